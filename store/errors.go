@@ -1,0 +1,59 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What a call can end in besides success. Every error of the store is, or wraps, one of these.
+var (
+	// ErrNoLock: no such claim stands. It was released, ran out or lapsed, or never was.
+	ErrNoLock = errors.New("no such lock")
+	// ErrNoLease: no such lease stands.
+	ErrNoLease = errors.New("no such lease")
+	// ErrLockQueued: the lock is not held yet, so there is no lease of its own to renew.
+	ErrLockQueued = errors.New("the lock is still queued")
+	// ErrKeyReused: the idempotency key stands for a claim that asked for something else.
+	ErrKeyReused = errors.New("the idempotency key stands for another claim")
+	// ErrPlaceLost: the claim vanished while the caller waited on it.
+	ErrPlaceLost = errors.New("the place in the queue was lost")
+	// ErrBadCursor: the cursor is none of ours, or of another list.
+	ErrBadCursor = errors.New("no such cursor")
+	// ErrTooManyWaiters: the name's queue is full. Nothing was done.
+	ErrTooManyWaiters = errors.New("the queue of this name is full")
+	// ErrOverloaded: this replica serves as many waiters as it may. Nothing was done.
+	ErrOverloaded = errors.New("this replica serves as many waiters as it may")
+	// ErrDraining: this replica is going away and granted nothing. A claim that somebody can find keeps its place.
+	ErrDraining = errors.New("this replica is going away")
+	// ErrUnavailable: etcd cannot be used now. Nothing was done.
+	ErrUnavailable = errors.New("etcd cannot be used now")
+	// ErrUnknown: etcd did not answer in time. It may or may not have been done.
+	ErrUnknown = errors.New("etcd did not answer in time: it may or may not have been done")
+)
+
+// HeldError reports that another claim has the name. Nothing of the caller's stands.
+type HeldError struct {
+	// Holder is the claim that holds it, without ID and LeaseID; nil while the first in line is not yet granted.
+	Holder *Lock
+	// QueueLength counts the claims that wait, the holder's not among them.
+	QueueLength int
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("the lock is held, %d wait", e.QueueLength)
+}
+
+// InputError reports a value that the store cannot keep. Nothing was done.
+type InputError struct {
+	// Field is the one at fault, as Claim spells it: Name, TTL, Holder, Metadata, Key, Limit.
+	Field string
+	// Reason says what is allowed, with the bound.
+	Reason string
+}
+
+func (e *InputError) Error() string { return e.Field + " " + e.Reason }
+
+func badTTL(least, most time.Duration) error {
+	return &InputError{"TTL", fmt.Sprintf("must be from %d to %d seconds", int(least.Seconds()), int(most.Seconds()))}
+}
