@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // What a call can end in besides success. Every error of the store is, or wraps, one of these.
@@ -56,4 +58,61 @@ func (e *InputError) Error() string { return e.Field + " " + e.Reason }
 
 func badTTL(least, most time.Duration) error {
 	return &InputError{"TTL", fmt.Sprintf("must be from %d to %d seconds", int(least.Seconds()), int(most.Seconds()))}
+}
+
+// What stays inside.
+var (
+	// errForeign: something under the prefix that this version cannot read.
+	errForeign = fmt.Errorf("%w: the store holds what this version cannot read", ErrUnavailable)
+	// errWaitOver: the time that a request wanted to wait is over.
+	errWaitOver = errors.New("the wait is over")
+	// errReplaced: etcd is not the store it was: wiped, restored, or another.
+	errReplaced = fmt.Errorf("%w: the store was replaced or restored", ErrUnavailable)
+	// errOtherEpoch: somebody began a new epoch.
+	errOtherEpoch = fmt.Errorf("%w: a new epoch began", ErrUnavailable)
+	// errFenceGone: this replica was cut off for so long that its registration ran out.
+	errFenceGone = fmt.Errorf("%w: this replica's registration ran out", ErrUnavailable)
+	// errClosed: the store is closed.
+	errClosed = fmt.Errorf("%w: closed", ErrUnavailable)
+)
+
+// unavailable sorts a failure that certainly changed nothing.
+func unavailable(err error) error {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// unavailableUnlessOurs sorts a failure that has not been sorted yet: a refusal of etcd's.
+func unavailableUnlessOurs(err error) error {
+	for _, ours := range []error{ErrUnknown, ErrNoLease, ErrNoLock, ErrTooManyWaiters, ErrOverloaded} {
+		if errors.Is(err, ours) {
+			return err
+		}
+	}
+	return unavailable(err)
+}
+
+// unknown sorts a failure after which nobody can say what was done.
+func unknown(err error) error {
+	if errors.Is(err, ErrUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnknown, err)
+}
+
+// certain reports that etcd refused: what was sent was not applied, and never will be.
+func certain(err error) bool {
+	for _, refusal := range []error{
+		rpctypes.ErrLeaseNotFound, rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyRequests,
+		rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrEmptyKey, rpctypes.ErrPermissionDenied,
+		rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrAuthFailed,
+		rpctypes.ErrUserNotFound, rpctypes.ErrCorrupt, rpctypes.ErrNotCapable,
+	} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
 }

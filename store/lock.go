@@ -31,6 +31,8 @@ type Lock struct {
 	Replayed bool
 	// Revision is etcd's, when this was seen: it grows with every change of the lock.
 	Revision int64
+	// untold says that nobody but the caller of Claim can know of it.
+	untold bool
 }
 
 // Claim is what a client asks for. The store trusts none of it.

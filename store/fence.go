@@ -1,0 +1,371 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// registration is one life of this replica in etcd. It has a key on a lease of its own, the fence: every transaction
+// compares its mod-revision. Putting the key again makes sure that nothing sent before can still apply. When the key
+// is gone, or the store or its epoch is another, the registration is over, with its lines and waits.
+type registration struct {
+	s *Store
+	// ctx ends with the registration; its cause says why.
+	ctx  context.Context
+	over context.CancelCauseFunc
+	work sync.WaitGroup
+
+	key     string
+	lease   clientv3.LeaseID
+	created int64
+	epoch   Epoch
+	secret  []byte
+	least   time.Duration
+
+	// raising holds a token while nobody puts the fence.
+	raising  chan struct{}
+	presence presence
+
+	mu     sync.Mutex
+	fence  int64
+	lastOK time.Time
+	lines  map[string]*line
+	// serving counts the queued claims that this replica serves.
+	serving atomic.Int64
+
+	spawning sync.Mutex
+	dropped  bool
+}
+
+// register makes a new registration. With old gone first, nothing sent under it can apply any more.
+func (s *Store) register(ctx context.Context, old *registration) (*registration, error) {
+	r := &registration{
+		s: s, key: s.keys.replica(newNonce()), lease: newHoldLease(), raising: make(chan struct{}, 1),
+		lines: make(map[string]*line),
+	}
+	r.raising <- struct{}{}
+	if old != nil {
+		s.sight.leave(old.epoch.Base)
+		if _, err := s.etcd.Delete(ctx, old.key); err != nil {
+			return nil, fmt.Errorf("remove the old fence: %w", err)
+		}
+	}
+	var err error
+	if r.epoch, err = s.enterEpoch(ctx, old); err != nil {
+		return nil, fmt.Errorf("enter the epoch: %w", err)
+	}
+	if r.secret, err = s.readSecret(ctx); err != nil {
+		return nil, fmt.Errorf("read the secret: %w", err)
+	}
+	if r.least, err = s.leastTTL(ctx); err != nil {
+		return nil, fmt.Errorf("ask for the shortest TTL: %w", err)
+	}
+	s.least.Store(int64(r.least))
+	if err := r.putFence(ctx); err != nil {
+		return nil, fmt.Errorf("put the fence: %w", err)
+	}
+	r.ctx, r.over = context.WithCancelCause(s.life)
+	r.presence = newPresence(r)
+	return r, nil
+}
+
+// enterEpoch reads the epoch, and begins one if the store has none or is another store than it was.
+func (s *Store) enterEpoch(ctx context.Context, old *registration) (Epoch, error) {
+	for {
+		got, err := s.read(ctx, clientv3.OpGet(s.keys.epoch()))
+		if errors.Is(err, errReplaced) {
+			continue
+		}
+		if err != nil {
+			return Epoch{}, err
+		}
+		e, err := parseEpoch(got.ranges[0].Kvs, got.header.Revision)
+		if err != nil {
+			return Epoch{}, err
+		}
+		stale := old != nil && errors.Is(context.Cause(old.ctx), errReplaced) && e.Mark == old.epoch.Mark
+		if e.value != "" && !stale && e.Base+e.Revision >= s.sight.highest() {
+			return e, nil
+		}
+		next, err := e.next(time.Now(), s.sight.highest())
+		if err != nil {
+			return Epoch{}, unavailable(err)
+		}
+		if _, err := putEpoch(ctx, s.etcd, s.cfg.Prefix, e, next); err != nil {
+			return Epoch{}, err
+		}
+		s.log.Info("began an epoch", "base", next.Base, "revision", next.Revision)
+	}
+}
+
+// readSecret reads the secret that keyed ids are made with. It is written once, by whoever first uses the store.
+func (s *Store) readSecret(ctx context.Context) ([]byte, error) {
+	key := s.keys.secret()
+	first, second := newNonce(), newNonce()
+	mine := string(valueVersion) + string(first[:]) + string(second[:])
+	resp, err := s.etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, mine)).
+		Else(clientv3.OpGet(key)).
+		Commit()
+	if err != nil {
+		return nil, err
+	}
+	if !resp.Succeeded {
+		mine = string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
+	}
+	if len(mine) < 2 || mine[0] != valueVersion {
+		return nil, errForeign
+	}
+	return []byte(mine[1:]), nil
+}
+
+// leastTTL is what etcd makes of the shortest TTL: it raises a shorter one without a word.
+func (s *Store) leastTTL(ctx context.Context) (time.Duration, error) {
+	resp, err := s.etcd.Grant(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	s.tidy.revoke(resp.ID)
+	return time.Duration(resp.TTL) * time.Second, nil
+}
+
+func (r *registration) putFence(ctx context.Context) error {
+	ttl := max(r.s.cfg.WaitingTTL, r.least)
+	if _, err := r.s.grantLease(ctx, r.lease, ttl); err != nil {
+		return err
+	}
+	resp, err := r.s.send(ctx, nil, []clientv3.Op{clientv3.OpPut(r.key, string(valueVersion), clientv3.WithLease(r.lease))}, nil)
+	if err != nil {
+		return err
+	}
+	r.created, r.fence, r.lastOK = resp.Header.Revision, resp.Header.Revision, time.Now()
+	return nil
+}
+
+func (r *registration) behind() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fence
+}
+
+// saw notes the fence as etcd has it. If it is gone the registration is over.
+func (r *registration) saw(fence *pb.RangeResponse) {
+	if len(fence.Kvs) == 0 || fence.Kvs[0].CreateRevision != r.created {
+		r.over(errFenceGone)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fence = max(r.fence, fence.Kvs[0].ModRevision)
+}
+
+// raise puts the fence above where it was: what was sent behind that can then not apply any more. One put serves all
+// that ask meanwhile.
+func (r *registration) raise(ctx context.Context, above int64) error {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		select {
+		case <-r.raising:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		}
+		if r.behind() > above {
+			r.raising <- struct{}{}
+			return nil
+		}
+		err := r.raiseOnce(ctx)
+		r.raising <- struct{}{}
+		if err != nil {
+			sleep(ctx, pause)
+		}
+	}
+}
+
+func (r *registration) raiseOnce(ctx context.Context) error {
+	resp, err := r.s.send(ctx,
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.key), "=", r.created)},
+		[]clientv3.Op{clientv3.OpPut(r.key, string(valueVersion), clientv3.WithLease(r.lease))},
+		[]clientv3.Op{clientv3.OpGet(r.key)})
+	if err != nil {
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			r.over(errFenceGone)
+		}
+		return err
+	}
+	if !resp.Succeeded {
+		r.over(errFenceGone)
+		return errFenceGone
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fence = max(r.fence, resp.Header.Revision)
+	return nil
+}
+
+// part is one transaction of ours, to be sent behind the fence.
+type part struct {
+	cmps      []clientv3.Cmp
+	then, els []clientv3.Op
+	// grants is the key of the claim that it can make held, or "": with one the epoch is compared too.
+	grants string
+}
+
+// answer is what etcd said to a part.
+type answer struct {
+	ok       bool // the part's compares held
+	ops      []*pb.ResponseOp
+	revision int64
+	term     uint64
+	// again says that an earlier attempt went unanswered: what was found may be one's own doing.
+	again bool
+	reg   *registration
+}
+
+// commit sends the part that build makes behind the fence, until it is answered or ctx ends. An attempt that goes
+// unanswered is repeated only when it can no longer apply. With bound, only that registration will do.
+//
+// It fails with ErrUnavailable if nothing was done, with ErrUnknown if nobody can say, or with a refusal of etcd's.
+func (s *Store) commit(ctx context.Context, bound *registration, build func(*registration) part) (answer, error) {
+	again := false
+	fail := func(err error) (answer, error) {
+		if again {
+			return answer{again: true, reg: bound}, unknown(err)
+		}
+		return answer{reg: bound}, unavailable(err)
+	}
+	for {
+		r := bound
+		if r == nil {
+			var err error
+			if r, err = s.registered(ctx); err != nil {
+				return fail(err)
+			}
+		}
+		if ctx.Err() != nil {
+			return fail(context.Cause(ctx))
+		}
+		if r.ctx.Err() != nil {
+			if bound != nil {
+				return fail(context.Cause(r.ctx))
+			}
+			continue
+		}
+		behind := r.behind()
+		a, err := r.try(ctx, behind, build(r))
+		switch {
+		case err == nil:
+			a.again = again
+			return a, nil
+		case errors.Is(err, errOutdated):
+			continue // nothing was applied: what the fence or the epoch is now is known
+		case errors.Is(err, errReplaced):
+			continue // what it made held in the other store is removed
+		case certain(err):
+			return answer{again: again, reg: r}, err
+		}
+		again = true
+		if err := r.raise(ctx, behind); err != nil && (bound != nil || ctx.Err() != nil) {
+			return fail(err)
+		}
+	}
+}
+
+// errOutdated: the fence or the epoch is no longer the one compared, so nothing was applied.
+var errOutdated = errors.New("fence or epoch have moved")
+
+// try sends a part once, behind the fence.
+func (r *registration) try(ctx context.Context, behind int64, p part) (answer, error) {
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(r.key), "=", behind)}
+	if p.grants != "" {
+		cmps = append(cmps, clientv3.Compare(clientv3.Value(r.s.keys.epoch()), "=", r.epoch.value))
+	}
+	resp, err := r.s.send(ctx, cmps,
+		[]clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)},
+		[]clientv3.Op{clientv3.OpGet(r.key), clientv3.OpGet(r.s.keys.epoch())})
+	if err == nil && p.grants != "" && errors.Is(context.Cause(r.ctx), errReplaced) {
+		err = errReplaced // another answer told, while this one was in flight
+	}
+	if errors.Is(err, errReplaced) && resp.Succeeded && p.grants != "" {
+		if err := r.s.remove(ctx, p.grants, resp.Header.Revision); err != nil {
+			return answer{}, err
+		}
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	if !resp.Succeeded {
+		r.look(rangesOf(resp.Responses))
+		return answer{}, errOutdated
+	}
+	inner := resp.Responses[0].GetResponseTxn()
+	return answer{ok: inner.Succeeded, ops: inner.Responses, revision: resp.Header.Revision, term: resp.Header.RaftTerm, reg: r}, nil
+}
+
+// remove takes away what a transaction at revision put under key in a store that turned out to be another, with a
+// token of the epoch before.
+func (s *Store) remove(ctx context.Context, key string, revision int64) error {
+	for {
+		_, err := s.send(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)},
+			[]clientv3.Op{clientv3.OpDelete(key)}, nil)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, 20*time.Millisecond)
+	}
+}
+
+// look notes fence and epoch as etcd has them.
+func (r *registration) look(ranges []*pb.RangeResponse) {
+	r.saw(ranges[0])
+	if kvs := ranges[1].Kvs; len(kvs) == 0 || string(kvs[0].Value) != r.epoch.value {
+		r.over(errOtherEpoch)
+	}
+}
+
+func (r *registration) answered() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lastOK
+}
+
+// spawn runs do beside the registration. It reports false, and runs nothing, once that is dropped.
+func (r *registration) spawn(do func()) bool {
+	r.spawning.Lock()
+	defer r.spawning.Unlock()
+	if r.dropped {
+		return false
+	}
+	r.work.Go(do)
+	return true
+}
+
+// drop waits for all that ran beside a registration that is over.
+func (r *registration) drop() {
+	r.spawning.Lock()
+	r.dropped = true
+	r.spawning.Unlock()
+	r.work.Wait()
+}
+
+// eachPlace calls do for every place that is served here, with its line's mutex held.
+func (r *registration) eachPlace(do func(*place)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lines {
+		l.mu.Lock()
+		for _, p := range l.places {
+			do(p)
+		}
+		l.mu.Unlock()
+	}
+}

@@ -1,0 +1,323 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// What a replica may do to a claim that it serves: grant it, adopt it, and take it out of the queue. Each is one
+// transaction that compares the claim's mod-revision as last seen: a belief that has grown old must not undo what
+// another replica did since.
+
+// holdLease is an etcd lease to put a granted claim on.
+type holdLease struct {
+	id clientv3.LeaseID
+	granted
+}
+
+// newHold begins an etcd lease for one claim.
+func (s *Store) newHold(ctx context.Context, ttl time.Duration) (holdLease, error) {
+	id := newHoldLease()
+	g, err := s.grantLease(ctx, id, ttl)
+	return holdLease{id, g}, err
+}
+
+// fresh reports that the lease has most of its TTL before it.
+func (h holdLease) fresh() bool { return h.id != 0 && time.Since(h.sent) < h.ttl/3 }
+
+// grantRetry bounds the pause before a grant that etcd did not answer is tried again.
+const grantRetry = time.Second
+
+// grant makes the claim held, trying as long as somebody waits for it here.
+func (p *place) grant() {
+	r := p.line.r
+	var hold holdLease
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, grantRetry) {
+		st, wanted := p.wanted()
+		if !wanted {
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
+		got, sent, err := r.grant(ctx, st, &hold)
+		cancel()
+		if p.granted(got, sent, err) {
+			return
+		}
+		sleep(r.ctx, pause)
+	}
+}
+
+// wanted is the claim as last seen, while it is queued and somebody waits for it here.
+func (p *place) wanted() (standing, bool) {
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	return p.st, p.attached > 0 && p.over == nil && !p.st.Held && p.line.r.ctx.Err() == nil
+}
+
+// granted notes how a grant went, and reports whether there is nothing more to try.
+func (p *place) granted(got standing, sent time.Time, err error) bool {
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	switch {
+	case err == nil:
+		p.st, p.held, p.sent = got, true, sent
+		p.line.r.s.metrics.grant(p.queued, p.turn)
+		if p.attached == 0 && !p.findable {
+			p.line.r.s.takeBack(got)
+		}
+		return true
+	case errors.Is(err, errMoved):
+		p.st = got
+		return true
+	case errors.Is(err, ErrNoLock):
+		p.over = ErrPlaceLost
+		return true
+	case errors.Is(err, ErrNoLease):
+		p.over = ErrNoLease
+		p.line.r.abandon(p.st)
+		return true
+	}
+	p.line.r.s.log.Debug("a grant is to be tried again", "cause", err)
+	return false
+}
+
+// grant is one transaction: if the claim is as it was last seen, put it held, on an etcd lease that is its own or its
+// client's. A second put keeps the create-revision, and with it place and token.
+//
+// It returns the claim as held and when its lease was last started; zero if that is not proven. Else errMoved with the
+// claim as it stands, ErrNoLock if it is gone, ErrNoLease if its client's lease is, or what commit fails with.
+func (r *registration) grant(ctx context.Context, st standing, hold *holdLease) (standing, time.Time, error) {
+	if st.ClientLease != "" {
+		return r.grantOnLease(ctx, st)
+	}
+	if !hold.fresh() {
+		var err error
+		if *hold, err = r.s.newHold(ctx, st.ttl()); err != nil {
+			return standing{}, time.Time{}, err
+		}
+	}
+	held := st
+	held.Held, held.Lease, held.TTLSeconds = true, hold.id, int64(hold.ttl/time.Second)
+	got, err := r.putHeld(ctx, st, held)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		*hold = holdLease{} // it ran out before it was used
+		return got, time.Time{}, unavailable(err)
+	}
+	if err != nil && !errors.Is(err, ErrUnknown) {
+		r.s.tidy.revoke(hold.id)
+		*hold = holdLease{}
+	}
+	if err == nil && got.Lease == hold.id {
+		return got, hold.sent, nil
+	}
+	return got, time.Time{}, err
+}
+
+// grantOnLease grants a claim on its client's lease, which is renewed beside the transaction: whoever holds anew has a
+// whole TTL. The transaction is the proof of that renewal if both answers bear one term.
+func (r *registration) grantOnLease(ctx context.Context, st standing) (standing, time.Time, error) {
+	renewed := r.s.renewBeside(ctx, st.Lease)
+	held := st
+	held.Held = true
+	got, term, err := r.putHeldTerm(ctx, st, held)
+	k := <-renewed
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		err = ErrNoLease
+	}
+	if err != nil {
+		return got, time.Time{}, err
+	}
+	return got, k.provenBy(term), nil
+}
+
+// renewBeside starts a keepalive that goes on beside a transaction.
+func (s *Store) renewBeside(ctx context.Context, id clientv3.LeaseID) <-chan kept {
+	done := make(chan kept, 1)
+	go func() {
+		k, err := s.keepAlive(ctx, id)
+		if err != nil {
+			k = kept{}
+		}
+		done <- k
+	}()
+	return done
+}
+
+// provenBy is when the renewal was sent, if a transaction of that term proves it; else zero.
+func (k kept) provenBy(term uint64) time.Time {
+	if k.term == 0 || k.term != term {
+		return time.Time{}
+	}
+	return k.sent
+}
+
+func (r *registration) putHeld(ctx context.Context, st, held standing) (standing, error) {
+	got, _, err := r.putHeldTerm(ctx, st, held)
+	return got, err
+}
+
+func (r *registration) putHeldTerm(ctx context.Context, st, held standing) (standing, uint64, error) {
+	held.Base = r.epoch.Base
+	a, err := r.s.commit(ctx, r, func(*registration) part {
+		p := part{
+			grants: st.key,
+			cmps:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
+			then:   []clientv3.Op{clientv3.OpPut(st.key, held.encode(), clientv3.WithLease(held.Lease))},
+			els:    []clientv3.Op{clientv3.OpGet(st.key)},
+		}
+		if st.ClientLease != "" {
+			p.cmps = append(p.cmps, exists(r.s.keys.leaseOf(st.ClientLease)))
+		}
+		return p
+	})
+	if err != nil {
+		return standing{}, 0, err
+	}
+	if a.ok {
+		held.modified, held.onLease = a.revision, held.Lease
+		return held, a.term, nil
+	}
+	now, err := r.stands(st, a.ops[0].GetResponseRange())
+	switch {
+	case err != nil:
+		return standing{}, 0, err
+	case now.Held: // an attempt that went unanswered, or another replica's grant: held is held
+		return now, 0, nil
+	case now.modified == st.modified:
+		return now, 0, ErrNoLease
+	}
+	return now, 0, errMoved
+}
+
+func exists(key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
+}
+
+// stands reads the claim that a failed compare has found. ErrNoLock if it is gone, or another of the same key.
+func (r *registration) stands(st standing, found *pb.RangeResponse) (standing, error) {
+	if len(found.Kvs) == 0 || found.Kvs[0].CreateRevision != st.created {
+		return standing{}, ErrNoLock
+	}
+	return r.s.keys.standing(found.Kvs[0])
+}
+
+// adopt puts the claim on this replica's waiting lease again, after another replica has adopted it.
+func (p *place) adopt() {
+	r := p.line.r
+	p.line.mu.Lock()
+	st, sl := p.st, p.slot
+	p.line.mu.Unlock()
+	if sl == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
+	defer cancel()
+	got, err := r.adopt(ctx, st, sl)
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	switch {
+	case err == nil || errors.Is(err, errMoved):
+		p.st = got
+	case errors.Is(err, ErrNoLock):
+		p.over = ErrPlaceLost
+	default:
+		p.interrupt(err)
+	}
+}
+
+// adopt is one transaction: if the claim is as it was last seen, put it again on one of this replica's waiting leases.
+// It returns the claim as it then stands, which can be held; errMoved if somebody else was faster; ErrNoLock.
+func (r *registration) adopt(ctx context.Context, st standing, sl *slot) (standing, error) {
+	a, err := r.s.commit(ctx, r, func(*registration) part {
+		return part{
+			cmps: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
+			then: []clientv3.Op{clientv3.OpPut(st.key, st.encode(), clientv3.WithLease(sl.id))},
+			els:  []clientv3.Op{clientv3.OpGet(st.key)},
+		}
+	})
+	if err != nil {
+		return standing{}, unavailableUnlessOurs(err)
+	}
+	if a.ok {
+		st.modified, st.onLease = a.revision, sl.id
+		r.s.metrics.adopted.Inc()
+		return st, nil
+	}
+	now, err := r.stands(st, a.ops[0].GetResponseRange())
+	if err == nil && !now.Held && now.onLease != sl.id {
+		err = errMoved
+	}
+	return now, err
+}
+
+// leave takes the claim out of the queue, trying until that is certain, unless somebody asks for it meanwhile.
+func (p *place) leave() {
+	r := p.line.r
+	for pause := 20 * time.Millisecond; r.ctx.Err() == nil; pause = min(2*pause, grantRetry) {
+		p.line.mu.Lock()
+		st, wanted := p.st, p.attached > 0 || p.over != nil
+		p.line.mu.Unlock()
+		if wanted {
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
+		left := p.leaveOnce(ctx, st)
+		cancel()
+		if left {
+			return
+		}
+		sleep(r.ctx, pause)
+	}
+}
+
+// leaveOnce tries to take the claim out of the queue and reports whether that is settled: it is gone, or not ours to
+// take away.
+func (p *place) leaveOnce(ctx context.Context, st standing) bool {
+	r := p.line.r
+	now, err := r.takeOut(ctx, st)
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	switch {
+	case errors.Is(err, ErrNoLock):
+		p.over = ErrPlaceLost
+		return true
+	case err != nil:
+		return false
+	case now.Held && p.findable:
+		p.st, p.held = now, true
+		return true
+	case now.Held:
+		p.st, p.held = now, true
+		r.s.takeBack(now) // nobody but this replica can have granted it, and nobody was told
+		return true
+	case p.slot == nil || now.onLease != p.slot.id:
+		p.st, p.over = now, errMoved
+		return true
+	}
+	p.st = now
+	return false
+}
+
+// takeOut is one transaction: if the claim is as it was last seen, delete it. ErrNoLock says that it is gone, by this
+// or otherwise; else the claim as it stands is returned.
+func (r *registration) takeOut(ctx context.Context, st standing) (standing, error) {
+	a, err := r.s.commit(ctx, r, func(*registration) part {
+		return part{
+			cmps: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
+			then: []clientv3.Op{clientv3.OpDelete(st.key)},
+			els:  []clientv3.Op{clientv3.OpGet(st.key)},
+		}
+	})
+	if err != nil {
+		return standing{}, unavailableUnlessOurs(err)
+	}
+	if a.ok {
+		return standing{}, ErrNoLock
+	}
+	return r.stands(st, a.ops[0].GetResponseRange())
+}
