@@ -366,8 +366,8 @@ func (a *acquire) send(ctx context.Context, r *registration, sl *slot, hold hold
 	}
 	if ok {
 		st, err := a.s.keys.standing(ops[0].GetResponseRange().Kvs[0])
-		ours := ans.again && !a.findable // a random nonce is nobody else's
-		return claimed{st: st, found: !ours, term: ans.term}, err
+		// A random nonce is nobody else's: then it was an attempt of this call that went unanswered.
+		return claimed{st: st, found: a.findable, term: ans.term}, err
 	}
 	free := ops[0].GetResponseTxn()
 	switch {

@@ -255,11 +255,15 @@ func (r *registration) adopt(ctx context.Context, st standing, sl *slot) (standi
 	return now, err
 }
 
-// leave takes the claim out of the queue, trying until that is certain, unless somebody asks for it meanwhile.
+// leave takes the claim out of the queue, trying until that is certain, unless somebody asks for it meanwhile, here or
+// at another replica: that place is not this one's to take.
 func (p *place) leave() {
 	r := p.line.r
 	for pause := 20 * time.Millisecond; r.ctx.Err() == nil; pause = min(2*pause, grantRetry) {
 		p.line.mu.Lock()
+		if p.over == nil && !p.mine() {
+			p.over = errMoved
+		}
 		st, wanted := p.st, p.attached > 0 || p.over != nil
 		p.line.mu.Unlock()
 		if wanted {

@@ -65,13 +65,25 @@ func (g *sight) highest() int64 {
 // perTry bounds one attempt, so that a request has time for its fence and a repeat at another member.
 func (s *Store) perTry() time.Duration { return s.cfg.RequestBound * 3 / 10 }
 
+// once is a context for one attempt. It has no deadline that etcd's client could see, but is cancelled: an attempt that
+// the server ends a moment before the client's own deadline would be repeated by the client itself, writes too.
+func (s *Store) once(ctx context.Context) (context.Context, context.CancelFunc) {
+	once, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	limit := time.AfterFunc(s.perTry(), cancel)
+	return once, func() { stop(); limit.Stop(); cancel() }
+}
+
 // send sends one transaction to etcd, once.
 func (s *Store) send(ctx context.Context, cmps []clientv3.Cmp, then, els []clientv3.Op) (*clientv3.TxnResponse, error) {
 	before := s.sight.now()
-	ctx, cancel := context.WithTimeout(ctx, s.perTry())
+	once, cancel := s.once(ctx)
 	defer cancel()
-	resp, err := s.etcd.Txn(ctx).If(cmps...).Then(then...).Else(els...).Commit()
+	resp, err := s.etcd.Txn(once).If(cmps...).Then(then...).Else(els...).Commit()
 	if err != nil {
+		if ctx.Err() == nil && once.Err() != nil {
+			err = context.DeadlineExceeded
+		}
 		s.metrics.failed(err)
 		return nil, err
 	}

@@ -52,24 +52,24 @@ func (a *acquire) endWait(p *place, why error) (standing, time.Time, error) {
 		return standing{}, time.Time{}, ErrUnknown
 	}
 	defer p.done()
-	st, alone, ended, err := p.look()
+	st, mine, ended, err := p.look()
 	switch {
 	case ended:
 		return st, p.sent, err
 	case a.c.Queue:
 		p.tell()
 		return st, time.Time{}, nil
-	case errors.Is(why, ErrDraining) && a.findable, !alone:
+	case errors.Is(why, ErrDraining) && a.findable, !mine:
 		return standing{}, time.Time{}, why
 	}
 	return p.giveUp(ctx, why)
 }
 
-// look tells how the claim stands, whether this is the only request attached, and whether it is held or gone.
-func (p *place) look() (st standing, alone, ended bool, err error) {
+// look tells how the claim stands, whether it is this request's alone to take out, and whether it is held or gone.
+func (p *place) look() (st standing, mine, ended bool, err error) {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
-	return p.st, p.attached == 1, p.held || p.over != nil, p.over
+	return p.st, p.attached == 1 && p.mine(), p.held || p.over != nil, p.over
 }
 
 // tell notes that the claim's id is told to its client, who can ask for it from now on.

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+type healthcheckCommand struct {
+	URL     string   `name:"url" placeholder:"URL" help:"Where latchkey is, such as http://127.0.0.1:8080 (default: this machine, at the port of --listen)."`
+	Listen  string   `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"What the server was told to listen on (default: ${default}); read if there is no --url."`
+	Live    bool     `help:"Ask only whether it is alive (/healthz), and not whether it can serve (/readyz)."`
+	Timeout duration `default:"3s" placeholder:"DURATION" help:"How long the answer may take: 100ms to 1m (default: ${default})."`
+}
+
+func (c *healthcheckCommand) check(bad *faults) {
+	if c.URL != "" {
+		u, err := url.Parse(c.URL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			bad.add("url", "must begin with http:// or https:// and name a host")
+		}
+	} else if err := hostPort(c.Listen); err != nil {
+		bad.add("listen", "%v, not %q", err, c.Listen)
+	}
+	c.Timeout.within(bad, "timeout", 100*time.Millisecond, time.Minute)
+}
+
+func (c *healthcheckCommand) run(s surroundings) error {
+	ctx, cancel := context.WithTimeout(s.stop, c.Timeout.Duration)
+	defer cancel()
+	target, err := c.target()
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return err
+	}
+	// straight there: no proxy of the environment, no redirect, no connection kept
+	line := &http.Transport{DisableKeepAlives: true}
+	client := &http.Client{Transport: line, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxHealthBody))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s: %s", target, resp.Status, body)
+	}
+	_, err = fmt.Fprintf(s.stdout, "%s\n", body)
+	return err
+}
+
+const maxHealthBody = 4 << 10
+
+func (c *healthcheckCommand) target() (string, error) {
+	path := "/readyz"
+	if c.Live {
+		path = "/healthz"
+	}
+	if c.URL != "" {
+		return url.JoinPath(c.URL, path)
+	}
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip != nil && ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	return "http://" + net.JoinHostPort(host, port) + path, nil
+}

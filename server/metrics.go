@@ -1,0 +1,87 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/latchkey/latchkey/api"
+)
+
+// metrics count requests. Labels are operationIds and our own statuses, never anything of a client.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "latchkey_http_requests_total",
+			Help: "Requests served, by operation and status; client_left where the client did not stay for the answer.",
+		}, []string{"operation", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "latchkey_http_request_duration_seconds",
+			Help:    "Time from the arrival of a request to the end of its answer, waits and streams included.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{"operation"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "latchkey_http_requests_in_flight",
+			Help: "Requests being served, waits and streams included.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.inFlight} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// observe counts an answer that nobody was there to take as such, and not as one of the service's failures.
+func (m *metrics) observe(ex *exchange, left bool, took time.Duration) {
+	status := strconv.Itoa(ex.status)
+	if left {
+		status = "client_left"
+	}
+	m.requests.WithLabelValues(ex.operation.id, status).Inc()
+	m.duration.WithLabelValues(ex.operation.id).Observe(took.Seconds())
+}
+
+// Metrics serves all that the registry has.
+func (h handlers) Metrics(context.Context, api.MetricsRequestObject) (api.MetricsResponseObject, error) {
+	families, err := h.cfg.Registry.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("gather metrics: %w", err)
+	}
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	var text bytes.Buffer
+	encoder := expfmt.NewEncoder(&text, format)
+	for _, family := range families {
+		if err := encoder.Encode(family); err != nil {
+			return nil, fmt.Errorf("encode metrics: %w", err)
+		}
+	}
+	return document{mediaType: string(format), text: text.Bytes()}, nil
+}
+
+// document is an answer that is ready as bytes.
+type document struct {
+	mediaType string
+	text      []byte
+}
+
+func (d document) VisitMetricsResponse(w http.ResponseWriter) error {
+	return writeWhole(w, http.StatusOK, d.mediaType, d.text)
+}
+
+func (d document) VisitOpenapiResponse(w http.ResponseWriter) error {
+	return writeWhole(w, http.StatusOK, d.mediaType, d.text)
+}

@@ -1,0 +1,167 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// exchange is one request and its answer: what the log line and the metrics tell of it. It is the answer's
+// http.ResponseWriter too, so that it sees the status and gives each answer its deadline.
+type exchange struct {
+	http.ResponseWriter
+	arrived   time.Time
+	operation *operation
+	// name is that of the lock, when the request has one. It may be logged; ids may not.
+	name   string
+	status int
+	code   string
+	cause  error
+
+	noStore      bool
+	writeTimeout time.Duration
+}
+
+type exchangeKey struct{}
+
+func withExchange(ctx context.Context, ex *exchange) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, ex)
+}
+
+func exchangeOf(ctx context.Context) *exchange {
+	return ctx.Value(exchangeKey{}).(*exchange)
+}
+
+// begin takes away the write deadline that the connection kept from its last answer, and bounds the time for the body:
+// net/http reads it before it answers, if nobody else did.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
+	s.metrics.inFlight.Inc()
+	ex := &exchange{
+		ResponseWriter: w,
+		arrived:        time.Now(),
+		operation:      unmatched,
+		noStore:        r.Method == http.MethodGet,
+		writeTimeout:   s.cfg.WriteTimeout,
+	}
+	conn := http.NewResponseController(w)
+	ex.note(conn.SetWriteDeadline(time.Time{}))
+	if r.Body != http.NoBody {
+		ex.note(conn.SetReadDeadline(ex.arrived.Add(s.cfg.BodyTimeout)))
+	}
+	return ex
+}
+
+// Unwrap is for http.ResponseController.
+func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
+
+// WriteHeader begins the answer: from here on the client has a bounded time to take it.
+func (ex *exchange) WriteHeader(status int) {
+	if ex.status == 0 {
+		ex.status = status
+		if ex.noStore {
+			ex.Header().Set("Cache-Control", "no-store")
+		}
+		ex.note(http.NewResponseController(ex.ResponseWriter).SetWriteDeadline(time.Now().Add(ex.writeTimeout)))
+	}
+	ex.ResponseWriter.WriteHeader(status)
+}
+
+func (ex *exchange) Write(b []byte) (int, error) {
+	if ex.status == 0 {
+		ex.WriteHeader(http.StatusOK)
+	}
+	return ex.ResponseWriter.Write(b)
+}
+
+// note keeps a connection's failure for the log. Whoever reads or writes next will fail of it.
+func (ex *exchange) note(err error) { ex.cause = errors.Join(ex.cause, err) }
+
+// recoverPanic answers a panic like any other failure. When the answer has begun, the connection is cut, so that the
+// client does not take half of it for the whole.
+func (s *Server) recoverPanic(ex *exchange, r *http.Request) {
+	p := recover()
+	switch {
+	case p == nil:
+		return
+	case p == http.ErrAbortHandler:
+		panic(p)
+	}
+	s.log.Error("panic", "operation", ex.operation.id, "panic", panicText(p), "stack", string(debug.Stack()))
+	if ex.status != 0 {
+		ex.cause = errPanic
+		panic(http.ErrAbortHandler)
+	}
+	s.fail(ex, r.WithContext(withExchange(r.Context(), ex)), errPanic)
+}
+
+// panicText tells what the runtime says. Other panics can hold anything, an id too: of them only the type is told.
+func panicText(p any) string {
+	if err, ok := p.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("a %T", p)
+}
+
+// end leaves the one line of a request.
+func (s *Server) end(ex *exchange, r *http.Request) {
+	took := time.Since(ex.arrived)
+	left := r.Context().Err() != nil && errors.Is(ex.cause, context.Canceled)
+	s.metrics.inFlight.Dec()
+	s.metrics.observe(ex, left, took)
+
+	attrs := []slog.Attr{
+		slog.String("operation", ex.operation.id),
+		slog.String("method", knownMethod(r.Method)),
+		slog.String("route", ex.operation.path),
+		slog.Int("status", ex.status),
+		slog.Duration("took", took),
+	}
+	if ex.code != "" {
+		attrs = append(attrs, slog.String("code", ex.code))
+	}
+	if ex.name != "" {
+		attrs = append(attrs, slog.String("name", ex.name))
+	}
+	if ex.status >= http.StatusInternalServerError && ex.cause != nil {
+		attrs = append(attrs, slog.String("cause", ex.cause.Error()))
+	}
+	if left {
+		attrs = append(attrs, slog.Bool("client_left", true))
+	}
+	s.log.LogAttrs(r.Context(), levelOf(ex, left), "request", attrs...)
+}
+
+// levelOf warns of no client that left: that is what clients do, and the 503 was for nobody.
+func levelOf(ex *exchange, left bool) slog.Level {
+	switch {
+	case left:
+		return slog.LevelInfo
+	case ex.status == http.StatusInternalServerError:
+		return slog.LevelError
+	case ex.status > http.StatusInternalServerError:
+		return slog.LevelWarn
+	case ex.operation.probe():
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// probe tells what machines ask every few seconds.
+func (o *operation) probe() bool {
+	return o.path == "/healthz" || o.path == "/readyz" || o.path == "/metrics"
+}
+
+// knownMethod keeps what a client made up out of the log.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return "other"
+}
