@@ -211,3 +211,5 @@ func queuedUp(t testing.TB, s *Store, name string, n int) []Lock {
 	})
 	return locks
 }
+
+func shared(t testing.TB) *clientv3.Client { return etcdtest.Shared(t).Client(t) }

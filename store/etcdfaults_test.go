@@ -1,0 +1,195 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/latchkey/latchkey/store/etcdtest"
+)
+
+// What etcd itself can do to a lock service, and did to others.
+
+func TestHandOffsGoOnUnderCompaction(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a, b := open(t, etcd.Client(t)), open(t, etcd.Client(t))
+	ctx, stop := context.WithCancel(ctxFor(t))
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	work.Go(func() {
+		for ctx.Err() == nil {
+			if resp, err := a.etcd.Put(ctx, "/junk", "x"); err == nil {
+				_, _ = a.etcd.Compact(ctx, resp.Header.Revision) // refused when nothing is new
+			}
+			sleep(ctx, 5*time.Millisecond)
+		}
+	})
+	held := mustHold(t, a, Claim{Name: "x"})
+	for i := range 200 {
+		next := claimInBackground(t, []*Store{a, b}[i%2], Claim{Name: "x", Wait: within})
+		queuedUp(t, a, "x", 2)
+		released := time.Now()
+		mustRelease(t, a, held)
+		held = getHeld(t, next)
+		if took := time.Since(released); took > 5*time.Second {
+			t.Fatalf("hand-off %d took %v", i, took)
+		}
+	}
+}
+
+func TestMissedEventIsNoticedByALook(t *testing.T) {
+	faults := etcdtest.NewFaults(t)
+	a := open(t, etcdtest.Shared(t).Client(t, faults))
+	b := open(t, shared(t))
+	held := mustHold(t, b, Claim{Name: "x"})
+	wait := claimInBackground(t, a, Claim{Name: "x", Wait: within})
+	eventually(t, "a watches the name", func() bool { return current(t, a).waiting("x") == 2 })
+	faults.Every(etcdtest.WatchReplies(nil)).LoseReply()
+	released := time.Now()
+	mustRelease(t, b, held)
+	getHeld(t, wait)
+	if took := time.Since(released); took > 5*time.Second {
+		t.Errorf("a release whose event was lost was noticed after %v", took)
+	}
+}
+
+func TestFullStoreStillReleases(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a := open(t, etcd.Client(t))
+	held := mustHold(t, a, Claim{Name: "x"})
+	lease := mustLease(t, a, 60*time.Second)
+	onLease := mustHold(t, a, Claim{Name: "on lease", LeaseID: lease.ID})
+	alarm(t, etcd, etcdserverpb.AlarmRequest_ACTIVATE)
+	_, err := a.Claim(ctxFor(t), Claim{Name: "y", TTL: 30 * time.Second})
+	wantErr(t, "a claim in a full store", err, ErrUnavailable)
+	if _, err := a.Renew(ctxFor(t), lease.ID, time.Now()); err != nil {
+		t.Errorf("renew in a full store: %v", err)
+	}
+	mustRelease(t, a, held)
+	mustRelease(t, a, onLease)
+	if got := claimsOn(t, a, "y"); len(got) != 0 {
+		t.Errorf("the refused claim stands: %+v", got)
+	}
+	alarm(t, etcd, etcdserverpb.AlarmRequest_DEACTIVATE)
+	mustHold(t, a, Claim{Name: "x"})
+}
+
+func alarm(t testing.TB, etcd *etcdtest.Server, action etcdserverpb.AlarmRequest_AlarmAction) {
+	t.Helper()
+	server := etcd.Etcd().Server
+	_, err := server.Alarm(ctxFor(t), &etcdserverpb.AlarmRequest{
+		Action: action, Alarm: etcdserverpb.AlarmType_NOSPACE, MemberID: uint64(server.MemberID()),
+	})
+	if err != nil {
+		t.Fatalf("alarm: %v", err)
+	}
+}
+
+func TestUserLimitedToThePrefixIsEnough(t *testing.T) {
+	etcd := etcdtest.New(t)
+	root := etcd.Client(t)
+	ctx := ctxFor(t)
+	const prefix = "/latchkey/"
+	for what, do := range map[string]func() error{
+		"role":  func() error { return errOf(root.RoleAdd(ctx, "root")) },
+		"role2": func() error { return errOf(root.RoleAdd(ctx, "locks")) },
+	} {
+		if err := do(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	for _, err := range []error{
+		errOf(root.RoleGrantPermission(ctx, "locks", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))),
+		errOf(root.UserAdd(ctx, "root", "root-password")), errOf(root.UserGrantRole(ctx, "root", "root")),
+		errOf(root.UserAdd(ctx, "latchkey", "password")), errOf(root.UserGrantRole(ctx, "latchkey", "locks")),
+		errOf(root.AuthEnable(ctx)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{etcd.Endpoint()}, Username: "latchkey", Password: "password", DialTimeout: within,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	s := open(t, client, func(c *Config) { c.Prefix = prefix })
+	held := mustHold(t, s, Claim{Name: "x", TTL: 10 * time.Second})
+	if _, err := s.Renew(ctx, held.ID, time.Now()); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	wait := claimInBackground(t, s, Claim{Name: "x", Wait: within})
+	queuedUp(t, s, "x", 2)
+	mustRelease(t, s, held)
+	getHeld(t, wait)
+	lease := mustLease(t, s, 10*time.Second)
+	mustHold(t, s, Claim{Name: "y", LeaseID: lease.ID})
+	if got, err := s.GetLease(ctx, lease.ID); err != nil || len(got.Locks) != 1 {
+		t.Errorf("get a lease: %+v, %v", got, err)
+	}
+	if err := s.EndLease(ctx, lease.ID); err != nil {
+		t.Errorf("end a lease: %v", err)
+	}
+}
+
+func TestTriesOnABusyNameLeaveNothing(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a := open(t, etcd.Client(t))
+	mustHold(t, a, Claim{Name: "x", TTL: 60 * time.Second})
+	leases := func() int {
+		resp, err := a.etcd.Leases(ctxFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(resp.Leases)
+	}
+	var work sync.WaitGroup
+	for range 10 {
+		work.Go(func() {
+			for range 20 {
+				if _, err := a.Claim(ctxFor(t), Claim{Name: "x", TTL: 60 * time.Second}); err == nil {
+					t.Error("a try on a held name succeeded")
+				}
+			}
+		})
+	}
+	work.Wait()
+	queuedUp(t, a, "x", 1)
+	eventually(t, "only the holder's lease and the replica's are left", func() bool { return leases() == 2 })
+}
+
+func TestNoNameLeavesAResidue(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a := open(t, etcd.Client(t))
+	for i := range 300 {
+		name := fmt.Sprintf("n%d", i)
+		held := mustHold(t, a, Claim{Name: name})
+		if i%10 == 0 {
+			wait := claimInBackground(t, a, Claim{Name: name, Wait: within})
+			queuedUp(t, a, name, 2)
+			mustRelease(t, a, held)
+			held = getHeld(t, wait)
+		}
+		mustRelease(t, a, held)
+	}
+	got, err := a.etcd.Get(ctxFor(t), a.keys.locks(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || got.Count != 0 {
+		t.Errorf("got %d claims, %v, want none", got.Count, err)
+	}
+	eventually(t, "lines and leases are gone", func() bool {
+		r := current(t, a)
+		r.mu.Lock()
+		lines := len(r.lines)
+		r.mu.Unlock()
+		resp, err := a.etcd.Leases(ctxFor(t))
+		return err == nil && lines == 0 && len(resp.Leases) <= 2 // the replica's, and one waiting lease to spare
+	})
+}
