@@ -80,6 +80,27 @@ func TestFullStoreStillReleases(t *testing.T) {
 	mustHold(t, a, Claim{Name: "x"})
 }
 
+func TestRefusalAfterAnUnansweredAttemptIsNotANo(t *testing.T) {
+	etcd := etcdtest.New(t)
+	faults := etcdtest.NewFaults(t)
+	a := open(t, etcd.Client(t, faults))
+	const key = "0123456789abcdef"
+	first := faults.Next(puts(a, a.keys.locks())).HoldReply()
+	try := claimInBackground(t, a, Claim{Name: "x", Key: key})
+	first.WaitDone(t)
+	second := faults.Next(puts(a, a.keys.locks())).Hold() // the first runs into its bound, the fence is raised
+	second.WaitArrived(t)
+	alarm(t, etcd, etcdserverpb.AlarmRequest_ACTIVATE)
+	second.Release()
+	_, err := get(t, try)
+	wantErr(t, "a claim whose first attempt was applied and whose second was refused", err, ErrUnknown)
+	queuedUp(t, a, "x", 1)
+	alarm(t, etcd, etcdserverpb.AlarmRequest_DEACTIVATE)
+	if l := mustHold(t, a, Claim{Name: "x", Key: key}); !l.Replayed {
+		t.Errorf("got %+v, want it replayed", l)
+	}
+}
+
 func alarm(t testing.TB, etcd *etcdtest.Server, action etcdserverpb.AlarmRequest_AlarmAction) {
 	t.Helper()
 	server := etcd.Etcd().Server

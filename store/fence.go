@@ -269,7 +269,10 @@ func (s *Store) commit(ctx context.Context, bound *registration, build func(*reg
 		case errors.Is(err, errOutdated):
 			continue // nothing was applied: what the fence or the epoch is now is known
 		case errors.Is(err, errReplaced):
-			continue // what it made held in the other store is removed
+			again = true // what it made held in the other store is removed; what it deleted is not put back
+			continue
+		case again && certain(err) && !errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return fail(err) // this attempt was refused; an earlier one may have been applied
 		case certain(err):
 			return answer{again: again, reg: r}, err
 		}

@@ -47,19 +47,20 @@ func (r *registration) join(st standing, sl *slot, findable bool) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.places[st.key]
-	if p != nil && p.st.created != st.created {
-		p.finish(ErrPlaceLost) // the key was used again since
+	if p != nil && (p.st.created != st.created || !p.stands()) {
+		p.finish(ErrPlaceLost) // its key was used again since
 		delete(l.places, st.key)
 		p = nil
 	}
-	if p == nil {
+	switch {
+	case p == nil:
 		p = &place{line: l, key: st.key, st: st, slot: sl, queued: time.Now()}
 		l.places[st.key] = p
 		r.serving.Add(1)
-	} else if p.slot != sl {
+	case st.modified > p.st.modified:
 		r.presence.give(p.slot)
-		p.slot = sl
-	} else {
+		p.st, p.slot = st, sl
+	default: // another request of the same client has put it on another slot since
 		r.presence.give(sl)
 	}
 	p.attach(findable)
@@ -81,7 +82,7 @@ func (r *registration) attachTo(st standing) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.places[st.key]
-	if p == nil || p.st.created != st.created || p.over != nil || p.slot == nil {
+	if p == nil || p.st.created != st.created || !p.stands() {
 		return nil
 	}
 	p.attach(true)
@@ -99,6 +100,9 @@ func (p *place) attach(findable bool) {
 		p.timer.Stop()
 	}
 }
+
+// stands reports that the claim is queued, as far as is known here, and served.
+func (p *place) stands() bool { return p.over == nil && !p.held && p.slot != nil }
 
 // open reports that a transaction about the claim may begin.
 func (p *place) open() bool { return !p.busy && !p.held && p.over == nil }

@@ -215,7 +215,7 @@ func (s *Store) Ready() error {
 }
 
 // readyFor is how long an answered read stands for the next one.
-const readyFor = 4 * time.Second
+const readyFor = 5 * time.Second
 
 // TTLBounds are the shortest TTL that this etcd can keep and the longest that a client may ask for.
 func (s *Store) TTLBounds() (least, most time.Duration) {
