@@ -1,0 +1,97 @@
+package store
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestManyRequestsOfOneKeyAreOneClaim(t *testing.T) {
+	a, b := pair(t)
+	const key, requests, rounds = "0123456789abcdef", 12, 10
+	for round := range rounds {
+		held := mustHold(t, a, Claim{Name: "x"})
+		var waits []<-chan result
+		for i := range requests {
+			waits = append(waits, claimInBackground(t, []*Store{a, b}[i%2], Claim{Name: "x", Wait: within, Key: key}))
+		}
+		queuedUp(t, a, "x", 2)
+		if round%2 == 0 {
+			eventually(t, "both serve it at times", func() bool { return a.serving()+b.serving() > 1 })
+		}
+		mustRelease(t, b, held)
+		var first Lock
+		for i, wait := range waits {
+			l := getHeld(t, wait)
+			if i == 0 {
+				first = l
+			}
+			if l.ID != first.ID || l.Token != first.Token {
+				t.Fatalf("round %d: got %+v and %+v for one key", round, l, first)
+			}
+		}
+		if got := claimsOn(t, a, "x"); len(got) != 1 {
+			t.Fatalf("round %d: got %d claims, want 1", round, len(got))
+		}
+		mustRelease(t, a, first)
+	}
+	eventually(t, "nothing is served any more", func() bool { return a.serving() == 0 && b.serving() == 0 })
+	eventually(t, "no waiting lease counts a claim", func() bool { return onSlots(t, a) == 0 && onSlots(t, b) == 0 })
+}
+
+// onSlots counts the claims that a replica believes to be on its waiting leases.
+func onSlots(t testing.TB, s *Store) int {
+	p := &current(t, s).presence
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, sl := range p.slots {
+		if sl.claims < 0 {
+			t.Fatalf("a waiting lease counts %d claims", sl.claims)
+		}
+		n += sl.claims
+	}
+	return n
+}
+
+// TestOneLockInTurn is the service's use in small: workers at two replicas take one lock in turn.
+func TestOneLockInTurn(t *testing.T) {
+	a, b := pair(t)
+	const workers, turns = 10, 15
+	var mu sync.Mutex
+	var last int64
+	inside := 0
+	var work sync.WaitGroup
+	for w := range workers {
+		s, other := a, b
+		if w%2 == 1 {
+			s, other = b, a
+		}
+		work.Go(func() {
+			for range turns {
+				l, err := s.Claim(ctxFor(t), Claim{Name: "x", TTL: 30 * time.Second, Wait: within})
+				if err != nil {
+					t.Errorf("claim: %v", err)
+					return
+				}
+				mu.Lock()
+				if inside++; inside != 1 || l.Token <= last {
+					t.Errorf("%d inside, token %d after %d", inside, l.Token, last)
+				}
+				last = l.Token
+				mu.Unlock()
+				mu.Lock()
+				inside--
+				mu.Unlock()
+				if err := other.Release(ctxFor(t), l.ID); err != nil {
+					t.Errorf("release: %v", err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if got := claimsOn(t, a, "x"); len(got) != 0 {
+		t.Errorf("got %d claims left", len(got))
+	}
+	eventually(t, "no waiting lease counts a claim", func() bool { return onSlots(t, a) == 0 && onSlots(t, b) == 0 })
+}
