@@ -1,0 +1,214 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// claimed is what the transaction of a claim has come to: one of busy, found, held or queued.
+type claimed struct {
+	st    standing
+	found bool // it stood already
+	// sent is when its lease was last started, zero if that is not proven.
+	sent time.Time
+	term uint64
+	busy *HeldError
+	// queue counts the claims on the name, this one among them; 0 if that was not asked.
+	queue int64
+}
+
+// claim is one transaction: if the claim stands already, read it; else, if the name is free, put it held; else put it
+// queued on sl, or with no slot nothing.
+//
+// It is sent with an etcd lease to hold on. Only where this replica's own line shows that the name is taken is it just
+// queued: comparing the whole range costs the length of the queue, inside etcd's serial apply.
+func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed, error) {
+	if r != nil {
+		if waiting := r.waiting(a.c.Name); waiting > a.s.cfg.MaxQueue {
+			return claimed{}, ErrTooManyWaiters
+		} else if waiting > 0 {
+			got, err := a.send(ctx, r, sl, holdLease{}, true)
+			return got, err
+		}
+	}
+	for {
+		got, err := a.claimFree(ctx, r, sl)
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && a.c.LeaseID != "":
+			return claimed{}, ErrNoLease
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() == nil:
+			continue // the etcd lease ran out before it was used
+		case err != nil:
+			return got, unavailableUnlessOurs(err)
+		}
+		if int(got.queue)-1 > a.s.cfg.MaxQueue {
+			return claimed{}, a.tooMany(ctx, r, got.st)
+		}
+		return got, nil
+	}
+}
+
+// tooMany takes back a claim that made the queue longer than it may be.
+func (a *acquire) tooMany(ctx context.Context, r *registration, st standing) error {
+	if _, err := r.takeOut(ctx, st); err != nil && !errors.Is(err, ErrNoLock) {
+		r.abandon(st)
+	}
+	return ErrTooManyWaiters
+}
+
+// claimFree claims a name that may be free: with an etcd lease to hold on.
+func (a *acquire) claimFree(ctx context.Context, r *registration, sl *slot) (claimed, error) {
+	if a.c.LeaseID != "" {
+		renewed := a.s.renewBeside(ctx, a.wish.Lease)
+		hold := holdLease{a.wish.Lease, granted{ttl: a.wish.ttl()}}
+		got, err := a.send(ctx, r, sl, hold, false)
+		if k := <-renewed; err == nil && got.st.Held {
+			got.sent = k.provenBy(got.term)
+		}
+		return got, err
+	}
+	hold, err := a.s.newHold(ctx, a.wish.ttl())
+	if err != nil {
+		return claimed{}, err
+	}
+	got, err := a.send(ctx, r, sl, hold, false)
+	if err == nil && got.st.Held && got.st.Lease == hold.id {
+		got.sent, got.found = hold.sent, false // found: by an attempt of this call that went unanswered
+		return got, nil
+	}
+	if !errors.Is(err, ErrUnknown) {
+		a.s.tidy.revoke(hold.id) // nothing is on it
+	}
+	return got, err
+}
+
+// waiting counts the claims on a name that this replica watches; 0 if it cannot say.
+func (r *registration) waiting(name string) int {
+	r.mu.Lock()
+	l := r.lines[name]
+	r.mu.Unlock()
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.whole {
+		return 0
+	}
+	return len(l.view.order)
+}
+
+// send sends the claim's transaction and takes the answer apart. With taken it does not ask whether the name is free.
+func (a *acquire) send(ctx context.Context, r *registration, sl *slot, hold holdLease, taken bool) (claimed, error) {
+	held := a.wish
+	held.Held, held.Lease = true, hold.id
+	held.TTLSeconds = int64(hold.ttl / time.Second)
+	ans, err := a.s.commit(ctx, r, func(r *registration) part {
+		held.Base = r.epoch.Base
+		return a.part(held, sl, taken)
+	})
+	if err != nil {
+		return claimed{}, err
+	}
+	ok, ops := ans.ok, ans.ops
+	if a.c.LeaseID != "" {
+		if !ok {
+			return claimed{}, ErrNoLease
+		}
+		inner := ops[0].GetResponseTxn()
+		ok, ops = inner.Succeeded, inner.Responses
+	}
+	if ok {
+		st, err := a.s.keys.standing(ops[0].GetResponseRange().Kvs[0])
+		// A random nonce is nobody else's: then it was an attempt of this call that went unanswered.
+		return claimed{st: st, found: a.findable, term: ans.term}, err
+	}
+	free := ops[0].GetResponseTxn()
+	switch {
+	case free.Succeeded && !taken:
+		a.s.metrics.grants.Inc()
+		held.created, held.modified, held.onLease = ans.revision, ans.revision, hold.id
+		return claimed{st: held, term: ans.term}, nil
+	case sl != nil:
+		st := a.wish
+		st.created, st.modified, st.onLease = ans.revision, ans.revision, sl.id
+		got := claimed{st: st}
+		if len(free.Responses) > 1 {
+			got.queue = free.Responses[1].GetResponseRange().Count
+		}
+		return got, nil
+	}
+	found := rangesOf(free.Responses)
+	busy, err := a.s.keys.busy(found[0].Kvs, found[1].Count)
+	return claimed{busy: busy}, err
+}
+
+func (a *acquire) part(held standing, sl *slot, taken bool) part {
+	k, w := a.s.keys, a.wish
+	var queued []clientv3.Op
+	if sl != nil {
+		queued = []clientv3.Op{clientv3.OpPut(w.key, w.encode(), clientv3.WithLease(sl.id))}
+	}
+	var free clientv3.Op
+	switch {
+	case taken:
+		free = clientv3.OpTxn(nil, queued, nil)
+	case sl != nil:
+		count := clientv3.OpGet(k.queue(w.name), clientv3.WithRange(k.queueEnd(w.name)), clientv3.WithCountOnly())
+		free = a.ifFree(held, append(queued, count))
+	default:
+		free = a.ifFree(held, a.describe())
+	}
+	p := part{
+		grants: w.key,
+		cmps:   []clientv3.Cmp{exists(w.key)},
+		then:   []clientv3.Op{clientv3.OpGet(w.key)},
+		els:    []clientv3.Op{free},
+	}
+	if a.c.LeaseID == "" {
+		return p
+	}
+	return part{ // a claim on a lease that has ended is refused, not queued
+		grants: w.key,
+		cmps:   []clientv3.Cmp{exists(k.leaseOf(w.ClientLease))},
+		then:   []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)},
+	}
+}
+
+func (a *acquire) ifFree(held standing, otherwise []clientv3.Op) clientv3.Op {
+	k := a.s.keys
+	return clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k.queue(held.name)), "=", 0).WithRange(k.queueEnd(held.name))},
+		[]clientv3.Op{clientv3.OpPut(held.key, held.encode(), clientv3.WithLease(held.Lease))},
+		otherwise)
+}
+
+// describe looks at who holds the name and how many claims there are. The first costs the length of the queue, for
+// etcd sorts it: only who was refused pays that.
+func (a *acquire) describe() []clientv3.Op {
+	k, name := a.s.keys, a.c.Name
+	return []clientv3.Op{
+		clientv3.OpGet(k.queue(name), append(clientv3.WithFirstCreate(), clientv3.WithRange(k.queueEnd(name)))...),
+		clientv3.OpGet(k.queue(name), clientv3.WithRange(k.queueEnd(name)), clientv3.WithCountOnly()),
+	}
+}
+
+func (k keys) busy(first []*mvccpb.KeyValue, count int64) (*HeldError, error) {
+	e := &HeldError{QueueLength: int(count)}
+	if len(first) == 0 {
+		return e, nil
+	}
+	st, err := k.standing(first[0])
+	if err != nil {
+		return nil, err
+	}
+	if st.Held {
+		e.Holder, e.QueueLength = st.shown(), int(count)-1
+	}
+	return e, nil
+}
