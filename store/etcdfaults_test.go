@@ -59,6 +59,22 @@ func TestMissedEventIsNoticedByALook(t *testing.T) {
 	}
 }
 
+func TestPlaceThatVanishesUnheardIsNoticedByTheNextList(t *testing.T) {
+	faults := etcdtest.NewFaults(t)
+	a := open(t, etcdtest.Shared(t).Client(t, faults))
+	a.relistEvery = time.Second
+	mustHold(t, a, Claim{Name: "x"})
+	mine := enqueue(t, a, Claim{Name: "x"})
+	wait := askInBackground(t, a, mine, within)
+	eventually(t, "a watches the name", func() bool { return current(t, a).waiting("x") == 2 })
+	faults.Every(etcdtest.WatchReplies(nil)).LoseReply()
+	if _, err := a.etcd.Delete(ctxFor(t), asItStands(t, a, mine.ID).key); err != nil {
+		t.Fatal(err)
+	}
+	_, err := get(t, wait)
+	wantErr(t, "a wait on a place whose end was not heard", err, ErrPlaceLost)
+}
+
 func TestFullStoreStillReleases(t *testing.T) {
 	etcd := etcdtest.New(t)
 	a := open(t, etcd.Client(t))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -40,6 +41,9 @@ func (r *registration) newLine(name string) *line {
 	return l
 }
 
+// relistEvery is how often a name is listed beside its watch, as watches have been the buggiest part of etcd.
+const relistEvery = 30 * time.Second
+
 // watchRetry is the pause before a broken watch is opened again.
 const watchRetry = 100 * time.Millisecond
 
@@ -73,9 +77,13 @@ func (l *line) follow(stream int) error {
 	defer work.Wait()
 	defer cancel()
 	c.start(ctx, &work, l)
+	again := time.NewTicker(l.r.s.relistEvery + rand.N(l.r.s.relistEvery/4))
+	defer again.Stop()
 	silent := 0
 	for {
 		select {
+		case <-again.C:
+			c.start(ctx, &work, l)
 		case resp, ok := <-events:
 			if !ok {
 				return errors.New("the watch ended")

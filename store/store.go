@@ -68,6 +68,8 @@ type Store struct {
 	// least is the shortest TTL that etcd can keep, in nanoseconds.
 	least atomic.Int64
 
+	relistEvery time.Duration
+
 	// life ends when Close is called, draining when Drain is.
 	life     context.Context
 	end      context.CancelCauseFunc
@@ -87,6 +89,7 @@ func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error
 	cfg = cfg.withDefaults()
 	s := &Store{
 		etcd: etcd, cfg: cfg, keys: keys{cfg.Prefix}, log: cfg.Logger, changed: make(chan struct{}),
+		relistEvery: relistEvery,
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.draining, s.drain = context.WithCancelCause(context.Background())
