@@ -54,6 +54,31 @@ func TestDeposedLeaderConfirmsNoRenewalOfWhatIsGone(t *testing.T) {
 	}
 }
 
+// TestRenewalOfAnEarlierTermIsNotCounted holds a member's "ok" back while the leadership moves: by then nobody knows
+// whether it was the leader's word.
+func TestRenewalOfAnEarlierTermIsNotCounted(t *testing.T) {
+	cluster := etcdtest.NewCluster(t, 3)
+	faults := etcdtest.NewFaults(t)
+	a := open(t, cluster.Client(t, nil, faults), func(c *Config) { c.RequestBound, c.WaitingTTL = within, 60*time.Second })
+	l := mustHold(t, a, Claim{Name: "x"})
+	ok := faults.Next(etcdtest.KeepAliveReplies(nil)).HoldReply()
+	renewal := inBackground(func() (Lock, error) {
+		_, err := a.Renew(ctxFor(t), l.ID, time.Now())
+		return l, err
+	})
+	ok.WaitDone(t)
+	asked := faults.Calls(etcdtest.MethodLeaseKeepAlive)
+	cluster.Kill(cluster.Leader())
+	eventually(t, "another leads", func() bool { return len(claimsOn(t, a, "x")) == 1 })
+	ok.Release()
+	if _, err := get(t, renewal); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	if again := faults.Calls(etcdtest.MethodLeaseKeepAlive) - asked; again == 0 {
+		t.Error("a renewal was confirmed by an answer of the term before")
+	}
+}
+
 // TestNothingLateAppliesOnceQuorumIsBack loses quorum while claims are put, and finds each of them made or not made,
 // as its client was told, and none that nobody serves.
 func TestNothingLateAppliesOnceQuorumIsBack(t *testing.T) {

@@ -142,16 +142,30 @@ func TestOwnAnswerDoesNotAdvanceTheView(t *testing.T) {
 }
 
 func TestAttemptHeldUpOnItsWayCannotApplyAfterItsRepeat(t *testing.T) {
-	s, faults := faulty(t, func(c *Config) { c.RequestBound = 3 * time.Second })
-	late := faults.Next(puts(s, s.keys.locks())).Late()
-	l := mustHold(t, s, Claim{Name: "x"})
-	mustRelease(t, s, l)
-	late.Release()
-	late.WaitDone(t)
-	if got := claimsOn(t, s, "x"); len(got) != 0 {
-		t.Errorf("the late attempt applied: %+v", got)
+	for what, claim := range map[string]func(t *testing.T, s *Store) Claim{
+		"on its own lease": func(*testing.T, *Store) Claim { return Claim{Name: "x"} },
+		"on its client's": func(t *testing.T, s *Store) Claim {
+			return Claim{Name: "x", LeaseID: mustLease(t, s, 60*time.Second).ID}
+		},
+		"queued": func(t *testing.T, s *Store) Claim {
+			mustHold(t, s, Claim{Name: "x"})
+			return Claim{Name: "x", Queue: true}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, faults := faulty(t, func(c *Config) { c.RequestBound = 3 * time.Second })
+			c := claim(t, s)
+			before := len(claimsOn(t, s, "x"))
+			late := faults.Next(puts(s, s.keys.locks())).Late()
+			l := mustClaim(t, s, c)
+			mustRelease(t, s, l)
+			late.Release()
+			late.WaitDone(t)
+			if got := claimsOn(t, s, "x"); len(got) != before {
+				t.Errorf("the late attempt applied: %+v", got)
+			}
+		})
 	}
-	mustHold(t, s, Claim{Name: "x"})
 }
 
 func TestLostReplyOfAClaimIsNotMetAsBusy(t *testing.T) {
@@ -296,19 +310,19 @@ func TestGrantThatNobodyCanKnowIsTakenBack(t *testing.T) {
 }
 
 func TestReplicaPausedBetweenGrantAndAnswerTellsNoStaleHold(t *testing.T) {
-	a, faults := faulty(t)
-	b := open(t, etcdtest.Shared(t).Client(t))
+	a, faults := faulty(t, func(c *Config) { c.RequestBound = within })
+	b := open(t, shared(t))
+	const ttl, pause = 4 * time.Second, 3 * time.Second // more than a third of the TTL, less than an attempt may take
 	grant := faults.Next(puts(a, a.keys.locks())).HoldReply()
-	asked := time.Now()
-	slow := claimInBackground(t, a, Claim{Name: "x", TTL: 2 * time.Second, Arrived: asked})
+	slow := claimInBackground(t, a, Claim{Name: "x", TTL: ttl})
 	grant.WaitDone(t)
-	sleep(ctxFor(t), 1200*time.Millisecond) // more than a third of the TTL, less than an attempt may take
+	sleep(ctxFor(t), pause)
 	grant.Release()
 	told := getHeld(t, slow)
 	answered := time.Now()
 	next := getHeld(t, claimInBackground(t, b, Claim{Name: "x", Wait: within}))
-	if gap := time.Since(answered); gap < 2*time.Second-time.Second { // renewed just before it was told
-		t.Errorf("another held %v after the answer: want most of a TTL", gap)
+	if gap := time.Since(answered); gap < ttl-ttl/3 { // renewed, at most a third of the TTL before it was told
+		t.Errorf("another held %v after the answer, want at least two thirds of %v", gap, ttl)
 	}
 	if next.Token <= told.Token {
 		t.Errorf("tokens: %d after %d", next.Token, told.Token)
