@@ -57,8 +57,8 @@ func TestWaitThatEndsLeavesNothing(t *testing.T) {
 	a, b := pair(t)
 	held := mustHold(t, a, Claim{Name: "x"})
 	_, err := b.Claim(ctxFor(t), Claim{Name: "x", TTL: 30 * time.Second, Wait: 300 * time.Millisecond})
-	if busy := wantBusy(t, "a wait that ends", err); busy.Holder == nil || busy.Holder.Token != held.Token {
-		t.Errorf("busy: got %+v", busy)
+	if busy := wantBusy(t, "a wait that ends", err); busy.Holder == nil || busy.Holder.Token != held.Token || busy.QueueLength != 0 {
+		t.Errorf("busy: got %+v, want the holder, and nobody else in line", busy)
 	}
 	if got := claimsOn(t, a, "x"); len(got) != 1 {
 		t.Errorf("got %d claims after the wait, want the holder's alone", len(got))

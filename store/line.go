@@ -298,14 +298,14 @@ func (l *line) ahead(p *place) (n int, ok bool) {
 	return l.view.ahead(p.key, p.st.created)
 }
 
-// busy tells who holds the name and how many wait, or nil if the view cannot say or is empty.
-func (l *line) busy() *HeldError {
+// busy tells who holds the name and how many wait besides the claim under own, or nil if the view cannot say.
+func (l *line) busy(own string) *HeldError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.whole || l.view.head() == nil {
 		return nil
 	}
-	return l.view.busy()
+	return l.view.busy(own)
 }
 
 // idleSweeps is how many sweeps a line without places outlives: a busy name often has none for a moment.

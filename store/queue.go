@@ -74,11 +74,16 @@ func (q *queue) ahead(key string, created int64) (n int, ok bool) {
 	return q.place(created)
 }
 
-// busy describes the queue to somebody who did not get in.
-func (q *queue) busy() *HeldError {
+// busy describes the queue to somebody who did not get in. What it has under the caller's own key does not count: the
+// view may be from before the caller left.
+func (q *queue) busy(own string) *HeldError {
 	e := &HeldError{QueueLength: len(q.order)}
-	if h := q.head(); h != nil && h.Held {
-		e.Holder, e.QueueLength = h.shown(), len(q.order)-1
+	if _, ok := q.byKey[own]; ok {
+		e.QueueLength--
+	}
+	if h := q.head(); h != nil && h.Held && h.key != own {
+		e.Holder = h.shown()
+		e.QueueLength--
 	}
 	return e
 }

@@ -114,7 +114,7 @@ func (p *place) giveUp(ctx context.Context, why error) (standing, time.Time, err
 
 // whoHolds describes the queue to a client that has waited in vain.
 func (s *Store) whoHolds(ctx context.Context, l *line, a *acquire) error {
-	if busy := l.busy(); busy != nil {
+	if busy := l.busy(a.wish.key); busy != nil {
 		return busy
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestBound)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -55,7 +56,7 @@ func (c *healthcheckCommand) run(s surroundings) error {
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s: %s", target, resp.Status, body)
 	}
-	_, err = fmt.Fprintf(s.stdout, "%s\n", body)
+	_, err = fmt.Fprintf(s.stdout, "%s\n", bytes.TrimSpace(body))
 	return err
 }
 
