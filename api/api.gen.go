@@ -72,10 +72,27 @@ type InputFault struct {
 
 // Lease A lease, or that of a lock which has its own.
 type Lease struct {
+	// ID The lease's id, a capability; or the lock's, when the lock has a lease of its own.
+	//
+	// Example: 9fJc0Zq3mE5rT8uXw2LkVg
+	ID string `json:"id"`
+
 	// FencingToken The lock's fencing token, when this is the lease of a lock's own.
 	//
 	// Example: 1834402758656042
 	FencingToken int64 `json:"fencing_token,omitempty"`
+
+	// TTLSeconds Seconds that a lock or lease outlives its last renewal. From the cluster's minimum (2 or more) to the server's
+	// maximum (86400 by default): what is out of range is refused, with the range, never rounded silently.
+	//
+	//
+	// Example: 30
+	TTLSeconds TTLSeconds `json:"ttl_seconds"`
+
+	// RenewAfterSeconds Renew this often. A third of the TTL, at least 1.
+	//
+	// Example: 10
+	RenewAfterSeconds int64 `json:"renew_after_seconds"`
 
 	// Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
 	// NUL.
@@ -84,29 +101,12 @@ type Lease struct {
 	// Example: worker-7
 	Holder Holder `json:"holder,omitempty"`
 
-	// ID The lease's id, a capability; or the lock's, when the lock has a lease of its own.
-	//
-	// Example: 9fJc0Zq3mE5rT8uXw2LkVg
-	ID string `json:"id"`
-
 	// Metadata Shown to others, never interpreted. Up to 16 pairs of strings, 2048 *bytes* of UTF-8 in all, keys and values
 	// together, any character but NUL.
 	//
 	//
 	// Example: {"build":"4711","host":"web-3"}
 	Metadata Metadata `json:"metadata,omitempty"`
-
-	// RenewAfterSeconds Renew this often. A third of the TTL, at least 1.
-	//
-	// Example: 10
-	RenewAfterSeconds int64 `json:"renew_after_seconds"`
-
-	// TTLSeconds Seconds that a lock or lease outlives its last renewal. From the cluster's minimum (2 or more) to the server's
-	// maximum (86400 by default): what is out of range is refused, with the range, never rounded silently.
-	//
-	//
-	// Example: 30
-	TTLSeconds TTLSeconds `json:"ttl_seconds"`
 }
 
 // LeaseRenewed The data of a `renewed` event.
@@ -157,10 +157,32 @@ type LeaseRequest struct {
 
 // LeaseStatus A lease with the TTL left and the locks held on it.
 type LeaseStatus struct {
+	// ID The lease's id, a capability; or the lock's, when the lock has a lease of its own.
+	//
+	// Example: 9fJc0Zq3mE5rT8uXw2LkVg
+	ID string `json:"id"`
+
 	// FencingToken The lock's fencing token, when this is the lease of a lock's own.
 	//
 	// Example: 1834402758656042
 	FencingToken int64 `json:"fencing_token,omitempty"`
+
+	// TTLSeconds Seconds that a lock or lease outlives its last renewal. From the cluster's minimum (2 or more) to the server's
+	// maximum (86400 by default): what is out of range is refused, with the range, never rounded silently.
+	//
+	//
+	// Example: 30
+	TTLSeconds TTLSeconds `json:"ttl_seconds"`
+
+	// TTLLeftSeconds The whole seconds of its TTL that were left when it was looked at. Never count from it.
+	//
+	// Example: 17
+	TTLLeftSeconds int64 `json:"ttl_left_seconds"`
+
+	// RenewAfterSeconds Renew this often. A third of the TTL, at least 1.
+	//
+	// Example: 10
+	RenewAfterSeconds int64 `json:"renew_after_seconds"`
 
 	// Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
 	// NUL.
@@ -169,14 +191,6 @@ type LeaseStatus struct {
 	// Example: worker-7
 	Holder Holder `json:"holder,omitempty"`
 
-	// ID The lease's id, a capability; or the lock's, when the lock has a lease of its own.
-	//
-	// Example: 9fJc0Zq3mE5rT8uXw2LkVg
-	ID string `json:"id"`
-
-	// Locks The locks held on it, oldest first.
-	Locks []Lock `json:"locks"`
-
 	// Metadata Shown to others, never interpreted. Up to 16 pairs of strings, 2048 *bytes* of UTF-8 in all, keys and values
 	// together, any character but NUL.
 	//
@@ -184,22 +198,8 @@ type LeaseStatus struct {
 	// Example: {"build":"4711","host":"web-3"}
 	Metadata Metadata `json:"metadata,omitempty"`
 
-	// RenewAfterSeconds Renew this often. A third of the TTL, at least 1.
-	//
-	// Example: 10
-	RenewAfterSeconds int64 `json:"renew_after_seconds"`
-
-	// TTLLeftSeconds The whole seconds of its TTL that were left when it was looked at. Never count from it.
-	//
-	// Example: 17
-	TTLLeftSeconds int64 `json:"ttl_left_seconds"`
-
-	// TTLSeconds Seconds that a lock or lease outlives its last renewal. From the cluster's minimum (2 or more) to the server's
-	// maximum (86400 by default): what is out of range is refused, with the range, never rounded silently.
-	//
-	//
-	// Example: 30
-	TTLSeconds TTLSeconds `json:"ttl_seconds"`
+	// Locks The locks held on it, oldest first.
+	Locks []Lock `json:"locks"`
 }
 
 // LeaseWarning The data of a `warning` event. Renewing has failed just now; it goes on being tried.
@@ -229,37 +229,10 @@ type LeaseWarning struct {
 
 // Lock A claim on a name, as its owner sees it.
 type Lock struct {
-	// FencingToken Only when held. Grows with every grant of the name and never changes while the lock is held. Below 2^53, so
-	// it is exact as a JSON number everywhere. Send it to the resource, which refuses one lower than the highest
-	// it has accepted.
-	//
-	//
-	// Example: 1834402758656042
-	FencingToken int64 `json:"fencing_token,omitempty"`
-
-	// Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
-	// NUL.
-	//
-	//
-	// Example: worker-7
-	Holder Holder `json:"holder,omitempty"`
-
 	// ID Names this one claim for ever. A capability; it needs no escaping in a URL.
 	//
 	// Example: k7Qm2vXc9TtZ0aYdW3uN5hAAAAAAAAAqYmlsbGluZy9pbnZvaWNlcw
 	ID string `json:"id"`
-
-	// LeaseID The lease it was put on, or its own `id`.
-	//
-	// Example: k7Qm2vXc9TtZ0aYdW3uN5hAAAAAAAAAqYmlsbGluZy9pbnZvaWNlcw
-	LeaseID string `json:"lease_id"`
-
-	// Metadata Shown to others, never interpreted. Up to 16 pairs of strings, 2048 *bytes* of UTF-8 in all, keys and values
-	// together, any character but NUL.
-	//
-	//
-	// Example: {"build":"4711","host":"web-3"}
-	Metadata Metadata `json:"metadata,omitempty"`
 
 	// Name What is locked: 1 to 255 *bytes* of UTF-8 without control characters (U+0000 to U+001F, U+007F to U+009F),
 	// compared byte for byte and never normalised. `a`, `ab`, `a/` and `a/b` are four locks.
@@ -268,20 +241,28 @@ type Lock struct {
 	// Example: billing/invoices
 	Name Name `json:"name"`
 
+	// State `queued`: keeps a place in the queue. `held`: granted, and held until it is gone.
+	//
+	// Example: held
+	State LockState `json:"state"`
+
+	// FencingToken Only when held. Grows with every grant of the name and never changes while the lock is held. Below 2^53, so
+	// it is exact as a JSON number everywhere. Send it to the resource, which refuses one lower than the highest
+	// it has accepted.
+	//
+	//
+	// Example: 1834402758656042
+	FencingToken int64 `json:"fencing_token,omitempty"`
+
 	// Position The claims ahead. 0 when held, or when first and not yet granted.
 	//
 	// Example: 0
 	Position int `json:"position"`
 
-	// RenewAfterSeconds Renew this often. A third of the TTL, at least 1.
+	// LeaseID The lease it was put on, or its own `id`.
 	//
-	// Example: 10
-	RenewAfterSeconds int64 `json:"renew_after_seconds"`
-
-	// State `queued`: keeps a place in the queue. `held`: granted, and held until it is gone.
-	//
-	// Example: held
-	State LockState `json:"state"`
+	// Example: k7Qm2vXc9TtZ0aYdW3uN5hAAAAAAAAAqYmlsbGluZy9pbnZvaWNlcw
+	LeaseID string `json:"lease_id"`
 
 	// TTLSeconds Seconds that a lock or lease outlives its last renewal. From the cluster's minimum (2 or more) to the server's
 	// maximum (86400 by default): what is out of range is refused, with the range, never rounded silently.
@@ -289,6 +270,25 @@ type Lock struct {
 	//
 	// Example: 30
 	TTLSeconds TTLSeconds `json:"ttl_seconds"`
+
+	// RenewAfterSeconds Renew this often. A third of the TTL, at least 1.
+	//
+	// Example: 10
+	RenewAfterSeconds int64 `json:"renew_after_seconds"`
+
+	// Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
+	// NUL.
+	//
+	//
+	// Example: worker-7
+	Holder Holder `json:"holder,omitempty"`
+
+	// Metadata Shown to others, never interpreted. Up to 16 pairs of strings, 2048 *bytes* of UTF-8 in all, keys and values
+	// together, any character but NUL.
+	//
+	//
+	// Example: {"build":"4711","host":"web-3"}
+	Metadata Metadata `json:"metadata,omitempty"`
 }
 
 // LockHolder With `lock_held`. Who holds the lock; absent while the first in line is not yet granted.
@@ -416,15 +416,30 @@ type Name = string
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type Problem struct {
-	// Code This kind of problem, for a program. Stable.
+	// Type A reference to the page about this kind of problem.
 	//
-	// Example: lock_held
-	Code string `json:"code"`
+	// Example: /openapi.yaml#/components/examples/lock_held
+	Type string `json:"type"`
+
+	// Title This kind of problem, in a few words.
+	//
+	// Example: The lock is held
+	Title string `json:"title"`
+
+	// Status The HTTP status.
+	//
+	// Example: 409
+	Status int `json:"status"`
 
 	// Detail What happened this time, for a person.
 	//
 	// Example: another claim has this name
 	Detail string `json:"detail"`
+
+	// Code This kind of problem, for a program. Stable.
+	//
+	// Example: lock_held
+	Code string `json:"code"`
 
 	// Errors Each place of the request that is at fault. With `invalid_request`.
 	Errors []InputFault `json:"errors,omitempty"`
@@ -436,21 +451,6 @@ type Problem struct {
 	//
 	// Example: 3
 	QueueLength *int `json:"queue_length,omitempty"`
-
-	// Status The HTTP status.
-	//
-	// Example: 409
-	Status int `json:"status"`
-
-	// Title This kind of problem, in a few words.
-	//
-	// Example: The lock is held
-	Title string `json:"title"`
-
-	// Type A reference to the page about this kind of problem.
-	//
-	// Example: /openapi.yaml#/components/examples/lock_held
-	Type string `json:"type"`
 }
 
 // StreamEnd The data of an `ended` event. The stream ends; what it was about may well stand.

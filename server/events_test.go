@@ -93,8 +93,8 @@ func TestLockEventsTellQueuedThenHeld(t *testing.T) {
 		t.Fatalf("got %+v", events)
 	}
 	for i, want := range []event{
-		{name: "queued", id: "41", data: `{"id":"x","lease_id":"x","name":"a","position":1,"renew_after_seconds":10,"state":"queued","ttl_seconds":30}`},
-		{name: "held", id: "43", data: `{"fencing_token":7,"id":"x","lease_id":"x","name":"a","position":0,"renew_after_seconds":10,"state":"held","ttl_seconds":30}`},
+		{name: "queued", id: "41", data: `{"id":"x","name":"a","state":"queued","position":1,"lease_id":"x","ttl_seconds":30,"renew_after_seconds":10}`},
+		{name: "held", id: "43", data: `{"id":"x","name":"a","state":"held","fencing_token":7,"position":0,"lease_id":"x","ttl_seconds":30,"renew_after_seconds":10}`},
 	} {
 		if events[i+1] != want {
 			t.Errorf("got %+v, want %+v", events[i+1], want)
