@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,9 +22,20 @@ const within = 20 * time.Second
 // testConfig has a short waiting TTL, and everything under a prefix of the test's own.
 func testConfig(t testing.TB) Config {
 	return Config{
-		Prefix: "/" + t.Name() + "/", WaitingTTL: 2 * time.Second, Registerer: prometheus.NewRegistry(),
+		Prefix: prefixFor(t), WaitingTTL: 2 * time.Second, Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+}
+
+var prefixes sync.Map
+
+// prefixFor is the test's own, the same for all its replicas, and another when the test is run again.
+func prefixFor(t testing.TB) string {
+	prefix, had := prefixes.LoadOrStore(t, "/"+t.Name()+"/"+newNonce().text()+"/")
+	if !had {
+		t.Cleanup(func() { prefixes.Delete(t) })
+	}
+	return prefix.(string)
 }
 
 type logTo struct{ t testing.TB }

@@ -37,7 +37,9 @@ type registration struct {
 	mu     sync.Mutex
 	fence  int64
 	lastOK time.Time
-	lines  map[string]*line
+	// back is when etcd answered again after it had not for too long.
+	back  time.Time
+	lines map[string]*line
 	// serving counts the queued claims that this replica serves.
 	serving atomic.Int64
 
@@ -333,6 +335,30 @@ func (r *registration) look(ranges []*pb.RangeResponse) {
 	if kvs := ranges[1].Kvs; len(kvs) == 0 || string(kvs[0].Value) != r.epoch.value {
 		r.over(errOtherEpoch)
 	}
+}
+
+// silence is how long etcd may leave the pulse unanswered before it counts as away.
+const silence = 2 * pulseEvery
+
+// answeredNow notes that etcd has just answered.
+func (r *registration) answeredNow() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Sub(r.lastOK) > silence {
+		r.back = now
+	}
+	r.lastOK = now
+}
+
+// heard is for how long etcd has been there to be asked without a break; 0 while it is away.
+func (r *registration) heard() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.lastOK) > silence {
+		return 0
+	}
+	return time.Since(r.back)
 }
 
 func (r *registration) answered() time.Time {

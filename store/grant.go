@@ -261,7 +261,7 @@ func (p *place) leave() {
 	r := p.line.r
 	for pause := 20 * time.Millisecond; r.ctx.Err() == nil; pause = min(2*pause, grantRetry) {
 		p.line.mu.Lock()
-		if p.over == nil && !p.mine() {
+		if p.over == nil && !p.mine() && p.attached == 0 {
 			p.over = errMoved
 		}
 		st, wanted := p.st, p.attached > 0 || p.over != nil
@@ -300,7 +300,9 @@ func (p *place) leaveOnce(ctx context.Context, st standing) bool {
 		r.s.takeBack(now) // nobody but this replica can have granted it, and nobody was told
 		return true
 	case p.slot == nil || now.onLease != p.slot.id:
-		p.st, p.over = now, errMoved
+		if p.st = now; p.attached == 0 { // whoever asks here meanwhile takes it back, or is told by the other's grant
+			p.over = errMoved
+		}
 		return true
 	}
 	p.st = now

@@ -210,13 +210,23 @@ func (p *place) settle() {
 	case !p.findable:
 		p.begin(p.leave)
 	default:
-		p.after(p.line.r.s.cfg.WaitingTTL, func() {
-			if p.attached == 0 && p.open() {
-				p.line.r.s.metrics.lapsed.Inc()
-				p.begin(p.leave)
-			}
-		})
+		p.after(p.line.r.s.cfg.WaitingTTL, p.lapse)
 	}
+}
+
+// lapse takes out a claim that nobody has asked about for a waiting TTL. Time in which etcd could not be asked does not
+// count: whoever asked then, here or at another replica, could not be heard. l.mu is held.
+func (p *place) lapse() {
+	r := p.line.r
+	if p.attached > 0 || !p.open() {
+		return
+	}
+	if left := r.s.cfg.WaitingTTL - r.heard(); left > 0 {
+		p.after(left, p.lapse)
+		return
+	}
+	r.s.metrics.lapsed.Inc()
+	p.begin(p.leave)
 }
 
 // forget ends the place: the claim is held, gone, or served elsewhere. l.mu is held.
@@ -254,6 +264,8 @@ func (p *place) await(ctx context.Context) (standing, time.Time, error) {
 		switch {
 		case p.held:
 			return p.st, p.sent, nil
+		case errors.Is(p.over, errMoved): // it stands, at another replica: asked for again it is found
+			return standing{}, time.Time{}, ErrUnavailable
 		case p.over != nil:
 			return standing{}, time.Time{}, p.over
 		case p.interrupts != interrupts:

@@ -63,9 +63,7 @@ func (r *registration) pulse(ctx context.Context) {
 		}
 		ops = ops[n:]
 	}
-	r.mu.Lock()
-	r.lastOK = time.Now()
-	r.mu.Unlock()
+	r.answeredNow()
 	for i, h := range heads {
 		h.line.doubt(h.st, found[2+i])
 	}

@@ -165,3 +165,29 @@ func TestGhostOfAKilledReplicaIsGoneWithinTwoWaitingTTLs(t *testing.T) {
 		t.Errorf("the ghost cost %v, want at most %v and etcd's slack", took, waiting)
 	}
 }
+
+func TestPlacesOutliveTheTimeInWhichNobodyCouldAsk(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a := open(t, etcd.Client(t), func(c *Config) { c.RequestBound = time.Second })
+	held := mustHold(t, a, Claim{Name: "x"})
+	mine := enqueue(t, a, Claim{Name: "x"})
+	keyed := enqueue(t, a, Claim{Name: "x", Key: "0123456789abcdef"})
+	etcd.Stop()
+	down := time.Now()
+	for time.Since(down) < a.cfg.WaitingTTL+time.Second {
+		if _, err := a.Ask(ctxFor(t), mine.ID, 0, time.Now()); !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
+			t.Fatalf("an ask without etcd: got %v", err)
+		}
+	}
+	etcd.Start()
+	eventually(t, "the replica serves again", func() bool { return a.Ready() == nil })
+	for i, l := range []Lock{mine, keyed} {
+		got, err := a.Ask(ctxFor(t), l.ID, 0, time.Now())
+		if err != nil || got.Position != i+1 {
+			t.Errorf("place %d after the outage: got %+v, %v", i+1, got, err)
+		}
+	}
+	mustRelease(t, a, held)
+	// And then it lapses as ever.
+	queuedUp(t, a, "x", 0)
+}

@@ -98,7 +98,7 @@ func (p *place) giveUp(ctx context.Context, why error) (standing, time.Time, err
 		p.st = now
 		p.held = now.Held
 		moved := !now.Held && !p.mine()
-		if moved {
+		if moved && p.attached == 1 {
 			p.over = errMoved
 		}
 		p.line.mu.Unlock()
