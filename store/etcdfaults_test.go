@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
 	"github.com/latchkey/latchkey/store/etcdtest"
 )
@@ -126,6 +127,44 @@ func alarm(t testing.TB, etcd *etcdtest.Server, action etcdserverpb.AlarmRequest
 	if err != nil {
 		t.Fatalf("alarm: %v", err)
 	}
+}
+
+func TestGrantThatEtcdRefusesEndsWithTheWait(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a := open(t, etcd.Client(t))
+	held := mustHold(t, a, Claim{Name: "x"})
+	begun := time.Now()
+	wait := claimInBackground(t, a, Claim{Name: "x", Wait: 2 * time.Second})
+	queuedUp(t, a, "x", 2)
+	alarm(t, etcd, etcdserverpb.AlarmRequest_ACTIVATE)
+	mustRelease(t, a, held)
+	_, err := get(t, wait)
+	wantErr(t, "a wait whose grant a full store refuses", err, ErrUnavailable)
+	if took := time.Since(begun); took > 2*time.Second+a.cfg.RequestBound-time.Second {
+		t.Errorf("a wait of 2 s took %v", took)
+	}
+	queuedUp(t, a, "x", 0)
+}
+
+func TestMissedRoundOfRenewalsEndsNoWait(t *testing.T) {
+	faults := etcdtest.NewFaults(t)
+	a := open(t, etcdtest.Shared(t).Client(t, faults), func(c *Config) { c.WaitingTTL = 6 * time.Second })
+	held := mustHold(t, a, Claim{Name: "x"})
+	wait := claimInBackground(t, a, Claim{Name: "x", Wait: within})
+	queuedUp(t, a, "x", 2)
+	lost := faults.Every(etcdtest.KeepAlives(nil)).Fail(codes.Unavailable)
+	lost.WaitArrived(t)
+	sleep(ctxFor(t), 500*time.Millisecond)
+	lost.Remove()
+	eventually(t, "all is renewed again", func() bool {
+		p := &current(t, a).presence
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return time.Since(p.slots[0].proven) < p.every
+	})
+	stillWaiting(t, wait)
+	mustRelease(t, a, held)
+	getHeld(t, wait)
 }
 
 func TestUserLimitedToThePrefixIsEnough(t *testing.T) {

@@ -33,15 +33,18 @@ func (h holdLease) fresh() bool { return h.id != 0 && time.Since(h.sent) < h.ttl
 // grantRetry bounds the pause before a grant that etcd did not answer is tried again.
 const grantRetry = time.Second
 
-// grant makes the claim held, trying as long as somebody waits for it here.
+// grant makes the claim held, trying as long as somebody waits for it here, and between two tries lets go of a place
+// whose wait is over.
 func (p *place) grant() {
 	r := p.line.r
 	var hold holdLease
+	again := false
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, grantRetry) {
-		st, wanted := p.wanted()
+		st, wanted := p.wanted(again)
 		if !wanted {
 			return
 		}
+		again = true
 		ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
 		got, sent, err := r.grant(ctx, st, &hold)
 		cancel()
@@ -52,11 +55,13 @@ func (p *place) grant() {
 	}
 }
 
-// wanted is the claim as last seen, while it is queued and somebody waits for it here.
-func (p *place) wanted() (standing, bool) {
+// wanted is the claim as last seen, while it is queued and somebody waits for it here. One whose wait is over wants the
+// first try, but not another.
+func (p *place) wanted(again bool) (standing, bool) {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
-	return p.st, p.attached > 0 && p.over == nil && !p.st.Held && p.line.r.ctx.Err() == nil
+	wanted := p.attached > 0 && p.over == nil && !p.st.Held && p.line.r.ctx.Err() == nil
+	return p.st, wanted && !(again && p.ending > 0)
 }
 
 // granted notes how a grant went, and reports whether there is nothing more to try.
@@ -82,8 +87,9 @@ func (p *place) granted(got standing, sent time.Time, err error) bool {
 		p.line.r.abandon(p.st)
 		return true
 	}
+	p.trouble = err
 	p.line.r.s.log.Debug("a grant is to be tried again", "cause", err)
-	return false
+	return p.ending > 0
 }
 
 // grant is one transaction: if the claim is as it was last seen, put it held, on an etcd lease that is its own or its
@@ -108,12 +114,12 @@ func (r *registration) grant(ctx context.Context, st standing, hold *holdLease) 
 		*hold = holdLease{} // it ran out before it was used
 		return got, time.Time{}, unavailable(err)
 	}
-	if err != nil && !errors.Is(err, ErrUnknown) {
-		r.s.tidy.revoke(hold.id)
-		*hold = holdLease{}
-	}
 	if err == nil && got.Lease == hold.id {
 		return got, hold.sent, nil
+	}
+	if !errors.Is(err, ErrUnknown) {
+		r.s.tidy.revoke(hold.id) // nothing is on it
+		*hold = holdLease{}
 	}
 	return got, time.Time{}, err
 }

@@ -268,7 +268,7 @@ func (l *line) step() {
 	if head == nil || head.Held {
 		return
 	}
-	if p := l.places[head.key]; p != nil && p.st.created == head.created && p.attached > 0 && p.open() {
+	if p := l.places[head.key]; p != nil && p.st.created == head.created && p.attached > 0 && p.ending == 0 && p.open() {
 		p.turn = time.Now()
 		p.begin(p.grant)
 	}

@@ -19,6 +19,10 @@ type place struct {
 	attached int
 	// busy says that a transaction about this claim is under way: there is only one at a time.
 	busy bool
+	// ending counts the requests whose wait is over and which wait for that transaction.
+	ending int
+	// trouble is why the last grant failed that etcd did not do, if it did not.
+	trouble error
 	// held is how the claim was granted, when it was; sent is zero if another replica granted it.
 	held bool
 	sent time.Time
@@ -284,6 +288,8 @@ func (p *place) quiet(ctx context.Context) bool {
 	l := p.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	p.ending++
+	defer func() { p.ending-- }()
 	for p.busy {
 		if p.block(ctx); ctx.Err() != nil || l.r.ctx.Err() != nil {
 			return false

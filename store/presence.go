@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -141,8 +142,30 @@ func (p *presence) due() []*slot {
 // renewAtOnce is how many renewals are under way together.
 const renewAtOnce = 16
 
-// renew renews every waiting lease, and the registration's own, and proves them all by one read.
-func (p *presence) renew(ctx context.Context) {
+// renewRetry is the pause before a round of renewals is repeated that did not renew all.
+const renewRetry = 300 * time.Millisecond
+
+// run renews all waiting leases as long as the registration lasts. Replicas that started together do not stay in step,
+// and a round that etcd did not answer, as while it elects a leader, is repeated at once.
+func (p *presence) run() {
+	pause := rand.N(p.every)
+	for {
+		sleep(p.r.ctx, pause)
+		if p.r.ctx.Err() != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(p.r.ctx, p.r.s.cfg.RequestBound)
+		pause = p.every - rand.N(p.every/10)
+		if !p.renew(ctx) {
+			pause = min(renewRetry, p.every)
+		}
+		cancel()
+	}
+}
+
+// renew renews every waiting lease, and the registration's own, and proves them all by one read. It reports whether
+// all of them are.
+func (p *presence) renew(ctx context.Context) bool {
 	due := p.due()
 	oks := make([]kept, len(due))
 	errs := make([]error, len(due))
@@ -160,12 +183,13 @@ func (p *presence) renew(ctx context.Context) {
 	work.Wait()
 	if errors.Is(own, rpctypes.ErrLeaseNotFound) {
 		p.r.over(errFenceGone)
-		return
+		return false
 	}
 	got, err := p.r.s.read(ctx, clientv3.OpGet(p.r.key))
 	if err == nil {
 		p.r.saw(got.ranges[0])
 	}
+	all := own == nil && err == nil
 	for i, sl := range due {
 		switch {
 		case errors.Is(errs[i], rpctypes.ErrLeaseNotFound):
@@ -174,8 +198,11 @@ func (p *presence) renew(ctx context.Context) {
 			p.mu.Lock()
 			sl.proven, sl.late = oks[i].sent, false
 			p.mu.Unlock()
+		default:
+			all = false
 		}
 	}
+	return all
 }
 
 // lost ends the waits on a lease that has run out: their claims went with it.

@@ -15,7 +15,7 @@ const pulseEvery = time.Second
 // run does what a registration needs done regularly, until it is over.
 func (r *registration) run() {
 	var work sync.WaitGroup
-	work.Go(func() { r.every(r.presence.every, r.presence.renew) })
+	work.Go(r.presence.run)
 	work.Go(func() { r.every(countEvery, r.count) })
 	r.every(pulseEvery, r.pulse)
 	work.Wait()

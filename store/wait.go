@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -62,7 +63,21 @@ func (a *acquire) endWait(p *place, why error) (standing, time.Time, error) {
 	case errors.Is(why, ErrDraining) && a.findable, !mine:
 		return standing{}, time.Time{}, why
 	}
+	if trouble := p.inTrouble(); trouble != nil && errors.Is(why, errWaitOver) {
+		why = trouble
+	}
 	return p.giveUp(ctx, why)
+}
+
+// inTrouble is why the claim, first in line, could not be granted: then that is what its client is told, and not that
+// the lock is busy.
+func (p *place) inTrouble() error {
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	if p.trouble == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %v", ErrUnavailable, p.trouble) // whatever that was: by now it is certain that it was not done
 }
 
 // look tells how the claim stands, whether it is this request's alone to take out, and whether it is held or gone.
