@@ -223,9 +223,16 @@ func (p *place) adopt() {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
 	defer cancel()
-	got, err := r.adopt(ctx, st, sl)
+	sl, err := r.presence.usable(ctx, sl)
+	var got standing
+	if err == nil {
+		got, err = r.adopt(ctx, st, sl)
+	}
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
+	if sl != nil {
+		p.slot = sl
+	}
 	switch {
 	case err == nil || errors.Is(err, errMoved):
 		p.st = got

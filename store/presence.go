@@ -205,16 +205,27 @@ func (p *presence) renew(ctx context.Context) bool {
 	return all
 }
 
-// lost ends the waits on a lease that has run out: their claims went with it.
+// lost gives up a lease that has run out. The claims on it went with it, as their lines will see; those that another
+// replica has adopted meanwhile stand.
 func (p *presence) lost(sl *slot) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	sl.gone = true
+}
+
+// usable is the slot, or another for one claim of it if its lease has run out.
+func (p *presence) usable(ctx context.Context, sl *slot) (*slot, error) {
+	p.mu.Lock()
+	gone := sl.gone
 	p.mu.Unlock()
-	p.r.eachPlace(func(pl *place) {
-		if pl.slot == sl {
-			pl.finish(ErrPlaceLost)
-		}
-	})
+	if !gone {
+		return sl, nil
+	}
+	another, err := p.take(ctx)
+	if err == nil {
+		p.give(sl)
+	}
+	return another, err
 }
 
 // checkLate ends the waits on leases that could not be renewed for a third of their TTL: early enough for their
