@@ -59,12 +59,16 @@ type InputFault struct {
 	// Example: must be from 2 to 86400 seconds
 	Detail string `json:"detail"`
 
-	// Parameter The name of a query parameter or of a header.
+	// Parameter The name of a query parameter or of a header. `query` stands for a parameter without a name, or whose name is
+	// long enough to be an id or a key.
+	//
 	//
 	// Example: wait_seconds
 	Parameter string `json:"parameter,omitempty"`
 
-	// Pointer A place in the body, as a JSON pointer (RFC 6901). The empty pointer is the body itself.
+	// Pointer A place in the body, as a JSON pointer (RFC 6901). The empty pointer is the body itself. A field whose name
+	// is long enough to be an id or a key is not named: the pointer is that of the object it is in.
+	//
 	//
 	// Example: /ttl_seconds
 	Pointer *string `json:"pointer,omitempty"`
@@ -2863,11 +2867,6 @@ type KeepLeaseAliveResponse200Headers struct {
 	XAccelBuffering *string
 }
 
-// KeepLeaseAliveResponse409Headers the declared response headers of an HTTP 409 response for KeepLeaseAlive
-type KeepLeaseAliveResponse409Headers struct {
-	RetryAfter *int
-}
-
 // KeepLeaseAliveResponse503Headers the declared response headers of an HTTP 503 response for KeepLeaseAlive
 type KeepLeaseAliveResponse503Headers struct {
 	RetryAfter *int
@@ -2882,8 +2881,6 @@ type KeepLeaseAliveResponse struct {
 	ApplicationProblemJSON404 *LeaseNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
-	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
-	ApplicationProblemJSON409 *LockQueued
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
@@ -2894,8 +2891,6 @@ type KeepLeaseAliveResponse struct {
 	ApplicationProblemJSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *KeepLeaseAliveResponse200Headers
-	// Headers409 the parsed response headers for an HTTP 409 response
-	Headers409 *KeepLeaseAliveResponse409Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *KeepLeaseAliveResponse503Headers
 }
@@ -2913,11 +2908,6 @@ func (r KeepLeaseAliveResponse) GetApplicationProblemJSON404() *LeaseNotFound {
 // GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
 func (r KeepLeaseAliveResponse) GetApplicationProblemJSON408() *RequestTimeout {
 	return r.ApplicationProblemJSON408
-}
-
-// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
-func (r KeepLeaseAliveResponse) GetApplicationProblemJSON409() *LockQueued {
-	return r.ApplicationProblemJSON409
 }
 
 // GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
@@ -4576,13 +4566,6 @@ func ParseKeepLeaseAliveResponse(rsp *http.Response) (*KeepLeaseAliveResponse, e
 		}
 		response.ApplicationProblemJSON408 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
-		var dest LockQueued
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON409 = &dest
-
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest PayloadTooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4631,16 +4614,6 @@ func ParseKeepLeaseAliveResponse(rsp *http.Response) (*KeepLeaseAliveResponse, e
 			headers.XAccelBuffering = &value
 		}
 		response.Headers200 = &headers
-	case rsp.StatusCode == 409:
-		var headers KeepLeaseAliveResponse409Headers
-		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
-			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.RetryAfter = &value
-		}
-		response.Headers409 = &headers
 	case rsp.StatusCode == 503:
 		var headers KeepLeaseAliveResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -7051,25 +7024,6 @@ func (response KeepLeaseAlive408ApplicationProblemPlusJSONResponse) VisitKeepLea
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(408)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type KeepLeaseAlive409ApplicationProblemPlusJSONResponse struct {
-	LockQueuedApplicationProblemPlusJSONResponse
-}
-
-func (response KeepLeaseAlive409ApplicationProblemPlusJSONResponse) VisitKeepLeaseAliveResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
-	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
 }

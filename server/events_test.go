@@ -135,12 +135,12 @@ func TestStreamsSayWhyTheyEnd(t *testing.T) {
 
 func TestStreamsThatCannotBeginAreProblems(t *testing.T) {
 	fake := following(store.ErrNoLock)
-	fake.keep = func(context.Context, string, func(store.Kept) error) error { return store.ErrLockQueued }
+	fake.keep = func(context.Context, string, func(store.Kept) error) error { return store.ErrNoLease }
 	ts := serve(t, fake, Config{})
 	if got := do(t, ts, "GET", "/locks/x/events", "").problem(t); got.Code != "lock_not_found" {
 		t.Errorf("got %+v", got)
 	}
-	if got := do(t, ts, "GET", "/leases/x/keepalive", "").problem(t); got.Code != "lock_queued" {
+	if got := do(t, ts, "GET", "/leases/x/keepalive", "").problem(t); got.Code != "lease_not_found" {
 		t.Errorf("got %+v", got)
 	}
 }

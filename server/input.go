@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +48,6 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *operation) ([
 	}
 	body, err := s.readBody(w, r)
 	if err != nil {
-		w.Header().Set("Connection", "close")
 		return nil, err
 	}
 	var found faults
@@ -97,13 +97,16 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, nil
 	}
 	if r.ContentLength > s.cfg.MaxBody {
-		return nil, errors.Join(&bodyTooLargeError{s.cfg.MaxBody}, inTime(w, false))
+		return nil, &bodyTooLargeError{s.cfg.MaxBody}
 	}
+	ex := exchangeOf(r.Context())
+	ex.invited = true
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
-	err = errors.Join(err, inTime(w, err == nil))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:
+		ex.unread = false
+		ex.note(http.NewResponseController(w).SetReadDeadline(time.Time{}))
 		return body, nil
 	case errors.As(err, &tooLarge):
 		return nil, &bodyTooLargeError{s.cfg.MaxBody}
@@ -114,16 +117,6 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		found.body(nil, "could not be read to its end")
 		return nil, found.err()
 	}
-}
-
-// inTime takes the deadline of the body (begin has set it) away from what is read later. After a body that was not read
-// to its end nothing more is read: net/http would, before it answers.
-func inTime(w http.ResponseWriter, whole bool) error {
-	deadline := time.Time{}
-	if !whole {
-		deadline = time.Now()
-	}
-	return http.NewResponseController(w).SetReadDeadline(deadline)
 }
 
 func (s *Server) checkBody(text []byte, op *operation, found *faults) {
@@ -236,13 +229,16 @@ type faults struct {
 const maxFaults = 32
 
 func (f *faults) body(at []string, detail string) {
+	if i := slices.IndexFunc(at, mayBeSecret); i >= 0 {
+		at, detail = at[:i], "one of its fields "+detail
+	}
 	pointer := jsonPointer(at)
 	f.add("body "+pointer, api.InputFault{Pointer: &pointer, Detail: detail})
 }
 
 func (f *faults) parameter(name, detail string) {
-	if name == "" {
-		name = `""`
+	if name == "" || mayBeSecret(name) {
+		name, detail = "query", "one of its parameters "+detail
 	}
 	f.add("parameter "+name, api.InputFault{Parameter: shown(name), Detail: detail})
 }
@@ -268,16 +264,13 @@ func (f *faults) err() error {
 
 func placeOf(f api.InputFault) string { return valueOr(f.Pointer, "") + f.Parameter }
 
-// maxShown bounds what is repeated of a name that a client made up.
-const maxShown = 64
+var plainWords = regexp.MustCompile(`^[a-z_]{1,32}$`)
 
-func shown(name string) string {
-	name = strings.ToValidUTF8(name, "\uFFFD")
-	if len(name) > maxShown {
-		name = strings.ToValidUTF8(name[:maxShown], "") + "…"
-	}
-	return name
-}
+// mayBeSecret tells of a name that a client made up whether it could be an id or a key, which are never repeated: it is
+// as long as the shortest of them, and no words that somebody only mistyped.
+func mayBeSecret(name string) bool { return len(name) >= minKey && !plainWords.MatchString(name) }
+
+func shown(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 

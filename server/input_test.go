@@ -218,7 +218,7 @@ func TestParametersThatAreRefused(t *testing.T) {
 		{"/locks?colour=red", []string{"colour"}},
 		{"/locks?colour", []string{"colour"}},
 		{"/locks?Name=a", []string{"Name"}},
-		{"/locks?=a", []string{`""`}},
+		{"/locks?=a", []string{"query"}},
 		{"/locks?name=a&name=b", []string{"name"}},
 		{"/locks?name=", []string{"name"}},
 		{"/locks?name=%00", []string{"name"}},
@@ -394,12 +394,163 @@ func TestBodiesThatNeverEndOrAreTooLarge(t *testing.T) {
 		"unread body of a GET": {"GET /locks/x?wait_seconds=10 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", 408, "request_timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			res, body, closed := raw(t, ts, c.text)
 			got := answer{res.StatusCode, res.Header, body}.problem(t)
 			if res.StatusCode != c.status || got.Code != c.code || !closed {
 				t.Errorf("got %d %s, closed %v", res.StatusCode, body, closed)
 			}
 		})
+	}
+}
+
+// Of what nobody will read to its end the answer comes at once, and then the connection ends.
+func TestAStalledBodyHidesNoAnswer(t *testing.T) {
+	const tooLong = patience / 2
+	ts := serve(t, &fakeStore{}, Config{})
+	const (
+		half    = "Content-Length: 50\r\n\r\nhalf"
+		noRoute = "POST /x HTTP/1.1\r\nHost: x\r\n"
+	)
+	for name, c := range map[string]struct {
+		text   string
+		status int
+	}{
+		"no route":          {noRoute + half, 404},
+		"no such id":        {"DELETE /locks/%61 HTTP/1.1\r\nHost: x\r\n" + half, 404},
+		"wrong method":      {"PUT /locks HTTP/1.1\r\nHost: x\r\n" + half, 405},
+		"wrong media type":  {"POST /locks HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n" + half, 415},
+		"HTTP/1.0":          {"POST /x HTTP/1.0\r\nConnection: keep-alive\r\n" + half, 404},
+		"much of it":        {noRoute + "Content-Length: 60000\r\n\r\n" + strings.Repeat(" ", 50000), 404},
+		"asks to close":     {noRoute + "Connection: close\r\n" + half, 404},
+		"chunks":            {noRoute + "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", 404},
+		"asks first":        {noRoute + "Expect: 100-continue\r\nContent-Length: 50\r\n\r\n", 404},
+		"asks first, chunk": {noRoute + "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n", 404},
+		"asks first, 405":   {"PUT /locks HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n", 405},
+		"asks first, 413":   {"PUT /leases/x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 90000\r\n\r\n", 413},
+		"asks first, 415":   {"POST /locks HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n", 415},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			res, body, closed := raw(t, ts, c.text)
+			answer{res.StatusCode, res.Header, body}.problem(t)
+			if took := time.Since(began); res.StatusCode != c.status || !closed || took > tooLong {
+				t.Errorf("got %d after %v, closed %v", res.StatusCode, took, closed)
+			}
+		})
+	}
+}
+
+// A client that reads only when it has said all gets its answer too, if it is quick about it.
+func TestAnAnswerOutlivesABodyThatNobodyReads(t *testing.T) {
+	ts := serve(t, &fakeStore{}, Config{})
+	for _, header := range []string{"", "Connection: close\r\n"} {
+		conn := dial(t, ts)
+		say(t, conn, "POST /x HTTP/1.1\r\nHost: x\r\n"+header+"Content-Length: 60000\r\n\r\n")
+		reader := bufio.NewReader(conn)
+		if _, err := reader.Peek(1); err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			say(t, conn, strings.Repeat(" ", 1000))
+		}
+		expectAnswer(t, reader, 404)
+		if _, err := reader.ReadByte(); err != io.EOF {
+			t.Errorf("got %v, want the end", err)
+		}
+	}
+}
+
+// A proxy that reads the length, and we who read the chunks, would disagree on where the next request begins: there is
+// no next request.
+func TestNoRequestIsHiddenBehindChunks(t *testing.T) {
+	const hidden = "DELETE /locks/x HTTP/1.1\r\nHost: x\r\n\r\n"
+	lock := store.Lock{ID: "x", Name: "a", State: store.Held, Token: 1, TTL: time.Minute}
+	ts := serve(t, &fakeStore{
+		claim: func(context.Context, store.Claim) (store.Lock, error) { return lock, nil },
+		look:  func(context.Context, string) (store.Lock, error) { return lock, nil },
+		follow: func(_ context.Context, _ string, _ time.Time, tell func(store.Lock) error) error {
+			return tell(lock)
+		},
+	}, Config{MaxBody: 100})
+	claim := "c\r\n" + `{"name":"a"}` + "\r\n0\r\n\r\n"
+	empty := "0\r\n\r\n"
+	const json = "Content-Type: application/json\r\n"
+	for name, c := range map[string]struct {
+		line, header, body string
+		status             int
+	}{
+		"claim":            {"POST /locks", json, claim, 201},
+		"invalid":          {"POST /locks", json, empty, 400},
+		"look":             {"GET /locks/x", "", empty, 200},
+		"stream":           {"GET /locks/x/events", "", empty, 200},
+		"no route":         {"POST /x", "", claim, 404},
+		"no such id":       {"GET /locks/%61", "", empty, 404},
+		"wrong method":     {"PUT /locks", "", claim, 405},
+		"too large":        {"POST /locks", json, "c8\r\n" + strings.Repeat(" ", 200) + "\r\n0\r\n\r\n", 413},
+		"wrong media type": {"POST /locks", "", claim, 415},
+		"probe":            {"GET /healthz", "", empty, 200},
+		"metrics":          {"GET /metrics", "", empty, 200},
+	} {
+		for _, framing := range []string{
+			"Transfer-Encoding: chunked\r\n",
+			"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+			"Transfer-Encoding: chunked\r\nContent-Length: 500\r\n",
+		} {
+			res, body, closed := raw(t, ts, c.line+" HTTP/1.1\r\nHost: x\r\n"+c.header+framing+"\r\n"+c.body+hidden)
+			if res.StatusCode != c.status || !closed {
+				t.Errorf("%s, %q: got %d, closed %v: %s", name, framing, res.StatusCode, closed, body)
+			}
+		}
+	}
+}
+
+// HTTP/1.0 knows no chunks, net/http ignores them there: what they hold would be the next request.
+func TestNoRequestIsHiddenBehindHTTP10(t *testing.T) {
+	ts := serve(t, &fakeStore{}, Config{})
+	const hidden = "DELETE /locks/x HTTP/1.1\r\nHost: x\r\n\r\n"
+	res, body, closed := raw(t, ts, "GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"+hidden)
+	if res.StatusCode != 200 || !closed {
+		t.Errorf("got %d, closed %v: %s", res.StatusCode, closed, body)
+	}
+}
+
+// Whatever could be an id or a key is not repeated, wherever a client put it.
+func TestNamesThatCouldBeSecretsAreNotRepeated(t *testing.T) {
+	const secret = "c2VjcmV0LWxvY2staWQtMTIzNDU2"
+	ts := serve(t, &fakeStore{}, Config{})
+	for _, c := range []struct {
+		method, path, body string
+		want               []string
+	}{
+		{"GET", "/locks?" + secret, "", []string{"query"}},
+		{"GET", "/locks?" + secret + "=1&colour=red&" + secret, "", []string{"colour", "query"}},
+		{"GET", "/locks?" + secret + "%zz=1", "", []string{"query"}},
+		{"GET", "/locks?" + secret + ";b=1", "", []string{"query"}},
+		{"GET", "/locks/x?" + secret + "=1", "", []string{"query"}},
+		{"POST", "/locks", `{"name":"a","` + secret + `":1}`, []string{"body "}},
+		{"POST", "/locks", `{"name":"a","` + secret + `":1,"` + secret + `":1.5,"colour":1}`, []string{"body ", "body /colour"}},
+		{"POST", "/locks", `{"name":"a","metadata":{"` + secret + `":1}}`, []string{"body /metadata"}},
+		{"POST", "/locks", `{"name":"a","metadata":{"` + secret + `":"","` + secret + `":""}}`, []string{"body /metadata"}},
+		{"POST", "/leases", `{"` + secret + `":{}}`, []string{"body "}},
+		{"PUT", "/leases/x", `{"` + secret + `":1}`, []string{"body "}},
+	} {
+		got := do(t, ts, c.method, c.path, c.body)
+		if p := got.problem(t); p.Code != "invalid_request" || !slices.Equal(places(p), c.want) {
+			t.Errorf("%s %s %s: got %+v, want %q", c.method, c.path, c.body, p, c.want)
+		}
+		if strings.Contains(got.body, secret[:16]) {
+			t.Errorf("%s %s %s repeats the name: %s", c.method, c.path, c.body, got.body)
+		}
+	}
+	// what a person plainly mistyped is
+	for path, want := range map[string]string{
+		"/locks?wait_seconds_of_this_claim": "wait_seconds_of_this_claim", "/locks?Name=a": "Name", "/locks?color-2": "color-2",
+	} {
+		if got := do(t, ts, "GET", path, "").problem(t); !slices.Equal(places(got), []string{want}) {
+			t.Errorf("%s: got %+v", path, got)
+		}
 	}
 }
 

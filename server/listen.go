@@ -5,9 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // DefaultMaxConns is how many connections are served at once.
@@ -36,14 +35,49 @@ func Listen(ctx context.Context, address string, maxConns int) (net.Listener, er
 	if maxConns == 0 {
 		maxConns = DefaultMaxConns
 	}
-	return netutil.LimitListener(listener, maxConns), nil
+	return &lineListener{
+		TCPListener: listener.(*net.TCPListener),
+		open:        make(chan struct{}, maxConns),
+		closed:      make(chan struct{}),
+	}, nil
 }
 
-// NewHTTPServer makes the http.Server that handler needs. Whoever runs it may set a BaseContext, to be able to end the
-// requests that a drain did not.
+// lineListener accepts lines, as many as may be open at once.
+type lineListener struct {
+	*net.TCPListener
+	open    chan struct{}
+	closing sync.Once
+	closed  chan struct{}
+}
+
+// Accept waits until a line may be open, then for somebody to come.
+func (l *lineListener) Accept() (net.Conn, error) {
+	select {
+	case l.open <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	release := func() { <-l.open }
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return &line{TCPConn: conn, release: release}, nil
+}
+
+// Close also ends an Accept that waits for a line to end.
+func (l *lineListener) Close() error {
+	l.closing.Do(func() { close(l.closed) })
+	return l.TCPListener.Close()
+}
+
+// NewHTTPServer makes the http.Server that handler needs. On what Listen accepts, it notices each client that leaves.
+// Whoever runs it may set a BaseContext, to be able to end the requests that a drain did not.
 func NewHTTPServer(handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           handler,
+		Handler:           watched(handler),
+		ConnContext:       withLine,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -53,6 +53,10 @@ func (f failure) gone() bool {
 	return f.status == http.StatusNotFound || f.code == "place_lost"
 }
 
+var outcomeUnknown = failure{http.StatusServiceUnavailable, "outcome_unknown", "The outcome is unknown",
+	"the store did not answer in time: it may or may not have been done; " +
+		"send the request again, a claim with the same Idempotency-Key"}
+
 // failureOf is the table of failures: the one place where an error becomes a status.
 func failureOf(err error) failure {
 	var (
@@ -107,12 +111,12 @@ func failureOf(err error) failure {
 	case errors.Is(err, store.ErrPlaceLost):
 		return failure{http.StatusServiceUnavailable, "place_lost", "The place was lost",
 			"the claim vanished while it was waited on: claim again"}
-	case errors.Is(err, store.ErrUnknown), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return failure{http.StatusServiceUnavailable, "outcome_unknown", "The outcome is unknown",
-			"the store did not answer in time: it may or may not have been done; " +
-				"send the request again, a claim with the same Idempotency-Key"}
+	case errors.Is(err, store.ErrUnknown):
+		return outcomeUnknown
 	case errors.Is(err, store.ErrUnavailable):
 		return failure{http.StatusServiceUnavailable, "unavailable", "Unavailable", "the store cannot be used now"}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return outcomeUnknown // the store has not sorted it
 	default:
 		return failure{http.StatusInternalServerError, "internal", "Internal error",
 			"the service has a fault: it was logged"}

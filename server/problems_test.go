@@ -80,6 +80,27 @@ func TestProblemsAreThoseOfTheContract(t *testing.T) {
 	}
 }
 
+// What the store has sorted stays as it is, whatever it was that the store met.
+func TestWhatTheStoreSortedDecides(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code string
+	}{
+		{fmt.Errorf("%w: %w", store.ErrUnavailable, context.DeadlineExceeded), "unavailable"},
+		{fmt.Errorf("%w: %w", store.ErrUnavailable, context.Canceled), "unavailable"},
+		{fmt.Errorf("%w: %w", store.ErrUnknown, context.DeadlineExceeded), "outcome_unknown"},
+		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrUnavailable), "outcome_unknown"},
+		{fmt.Errorf("%w: %w", store.ErrOverloaded, context.DeadlineExceeded), "overloaded"},
+		{fmt.Errorf("%w: %w", store.ErrNoLock, context.DeadlineExceeded), "lock_not_found"},
+		{fmt.Errorf("unsorted: %w", context.DeadlineExceeded), "outcome_unknown"},
+		{fmt.Errorf("unsorted: %w", context.Canceled), "outcome_unknown"},
+	} {
+		if got := failureOf(c.err).code; got != c.code {
+			t.Errorf("%v: got %s, want %s", c.err, got, c.code)
+		}
+	}
+}
+
 func TestRefusedValuesAreToldWhereTheyWere(t *testing.T) {
 	refuse := func(field string) error { return &store.InputError{Field: field, Reason: "must be otherwise"} }
 	fake := &fakeStore{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -25,6 +26,8 @@ type exchange struct {
 
 	noStore      bool
 	writeTimeout time.Duration
+	// unread says that there is a body that was not read to its end; invited, that the client has been let send it.
+	unread, invited bool
 }
 
 type exchangeKey struct{}
@@ -37,8 +40,11 @@ func exchangeOf(ctx context.Context) *exchange {
 	return ctx.Value(exchangeKey{}).(*exchange)
 }
 
-// begin takes away the write deadline that the connection kept from its last answer, and bounds the time for the body:
-// net/http reads it before it answers, if nobody else did.
+// begin takes away the write deadline that the connection kept from its last answer, and bounds the time for the body.
+//
+// Two kinds of request are the last of their connection, as others may read another end of them than net/http does, and
+// take what follows for no request: one in chunks, which may have had a Content-Length too, and one of HTTP/1.0, which
+// may have had a Transfer-Encoding.
 func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	s.metrics.inFlight.Inc()
 	ex := &exchange{
@@ -47,10 +53,14 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		operation:      unmatched,
 		noStore:        r.Method == http.MethodGet,
 		writeTimeout:   s.cfg.WriteTimeout,
+		unread:         r.Body != http.NoBody,
+	}
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		ex.Header().Set("Connection", "close")
 	}
 	conn := http.NewResponseController(w)
 	ex.note(conn.SetWriteDeadline(time.Time{}))
-	if r.Body != http.NoBody {
+	if ex.unread {
 		ex.note(conn.SetReadDeadline(ex.arrived.Add(s.cfg.BodyTimeout)))
 	}
 	return ex
@@ -59,12 +69,16 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 // Unwrap is for http.ResponseController.
 func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 
-// WriteHeader begins the answer: from here on the client has a bounded time to take it.
+// WriteHeader begins the answer: from here on the client has a bounded time to take it. Where the connection goes on,
+// net/http first reads the body to its end, so it must not go on when nobody has.
 func (ex *exchange) WriteHeader(status int) {
 	if ex.status == 0 {
 		ex.status = status
 		if ex.noStore {
 			ex.Header().Set("Cache-Control", "no-store")
+		}
+		if ex.unread {
+			ex.Header().Set("Connection", "close")
 		}
 		ex.note(http.NewResponseController(ex.ResponseWriter).SetWriteDeadline(time.Now().Add(ex.writeTimeout)))
 	}
@@ -76,6 +90,26 @@ func (ex *exchange) Write(b []byte) (int, error) {
 		ex.WriteHeader(http.StatusOK)
 	}
 	return ex.ResponseWriter.Write(b)
+}
+
+// What is still read of a body after the answer.
+const (
+	lingerTime  = time.Second
+	lingerBytes = 256 << 10
+)
+
+// linger reads on for a little when the answer did not wait for the body: a line that is closed with something unread can
+// take the answer away from a client that is still sending. One that asked whether to send has nothing under way.
+func (ex *exchange) linger(r *http.Request) {
+	if !ex.unread {
+		return
+	}
+	conn := http.NewResponseController(ex.ResponseWriter)
+	if ex.invited || r.Header.Get("Expect") == "" {
+		_ = conn.SetReadDeadline(time.Now().Add(lingerTime)) // whatever fails here, the line ends
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes)
+	}
+	_ = conn.SetReadDeadline(time.Now()) // net/http would read on
 }
 
 // note keeps a connection's failure for the log. Whoever reads or writes next will fail of it.

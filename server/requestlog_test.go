@@ -75,6 +75,9 @@ func TestARequestLeavesOneLine(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &got); err != nil {
 			t.Fatal(err)
 		}
+		if n := strings.Count(line, `"component":`); n != 1 || got["component"] != "server" {
+			t.Errorf("the component is told %d times: %s", n, line)
+		}
 		for key, want := range c.want {
 			if got[key] != want {
 				t.Errorf("%s %s: %s is %v, want %v", c.method, c.path, key, got[key], want)

@@ -155,6 +155,7 @@ func (s *Server) Drain() {
 // ServeHTTP serves one request and leaves one log line of it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ex := s.begin(w, r)
+	defer ex.linger(r)
 	defer s.end(ex, r)
 	defer s.recoverPanic(ex, r)
 	s.router.ServeHTTP(ex, r.WithContext(withExchange(r.Context(), ex)))
