@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
@@ -111,7 +113,8 @@ func TestPlaceThatNobodyAsksForLapses(t *testing.T) {
 }
 
 func TestClientThatLeavesFreesItsPlace(t *testing.T) {
-	a, b := pair(t)
+	slow := func(c *Config) { c.WaitingTTL = 3 * within } // so that nothing lapses
+	a, b := open(t, shared(t), slow), open(t, shared(t), slow)
 	held := mustHold(t, a, Claim{Name: "x"})
 	ctx, leave := context.WithCancel(ctxFor(t))
 	wait := inBackground(func() (Lock, error) {
@@ -146,6 +149,38 @@ func TestKeyFindsItsClaimAnywhere(t *testing.T) {
 		t.Errorf("the key after a release: got %+v, want a fresh claim", fresh)
 	}
 	wantErr(t, "release by the earlier id", a.Release(ctxFor(t), first.ID), ErrNoLock)
+}
+
+func TestGuessableKeyMakesNoGuessableID(t *testing.T) {
+	const key = "0123456789abcdef"
+	other := func(c *Config) { c.Prefix += "other/" }
+	a, b := open(t, shared(t)), open(t, shared(t), other)
+	nonceOf := func(l Lock) nonce {
+		id, ok := parseLockID(l.ID)
+		if !ok {
+			t.Fatalf("%q is no id", l.ID)
+		}
+		return id.nonce
+	}
+	first, second := mustHold(t, a, Claim{Name: "x", Key: key}), mustHold(t, b, Claim{Name: "x", Key: key})
+	if nonceOf(first) == nonceOf(second) {
+		t.Error("two stores make the same id of a key")
+	}
+	lease := mustLease(t, a, 30*time.Second)
+	record, err := a.readLease(ctxFor(t), lease.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The same record in the other store: even then its locks have other ids there.
+	if _, err := b.commit(ctxFor(t), nil, func(*registration) part {
+		return part{then: []clientv3.Op{clientv3.OpPut(b.keys.leaseOf(lease.ID), encodeValue(record), clientv3.WithLease(record.Lease))}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	onLease, elsewhere := mustHold(t, a, Claim{Name: "y", LeaseID: lease.ID}), mustHold(t, b, Claim{Name: "y", LeaseID: lease.ID})
+	if nonceOf(onLease) == nonceOf(elsewhere) {
+		t.Error("two stores make the same id of a lease")
+	}
 }
 
 func TestKeyFindsItsPlaceWhileItWaits(t *testing.T) {

@@ -62,6 +62,26 @@ func TestTokensGrowAcrossWipedStores(t *testing.T) {
 	}
 }
 
+// TestRestoredStoreGrantsNothingByItsOldEpoch lets a replica believe that it has seen the store far ahead of where it
+// is, as after the restore of a snapshot that has the replica's own fence and epoch in it.
+func TestRestoredStoreGrantsNothingByItsOldEpoch(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a := open(t, etcd.Client(t))
+	before := mustHold(t, a, Claim{Name: "x"})
+	mustRelease(t, a, before)
+	const ahead = 1_000_000
+	a.sight.mu.Lock()
+	a.sight.revision += ahead
+	a.sight.mu.Unlock()
+	l := mustHold(t, a, Claim{Name: "x"})
+	if l.Token <= before.Token+ahead {
+		t.Errorf("token %d in a restored store, want it above %d: what was seen before", l.Token, before.Token+ahead)
+	}
+	if got := claimsOn(t, a, "x"); len(got) != 1 || got[0].Token != l.Token {
+		t.Errorf("got %+v, want the one claim that was told", got)
+	}
+}
+
 func TestBumpedEpochRaisesTokensUnderRunningReplicas(t *testing.T) {
 	etcd := etcdtest.New(t)
 	a, b := open(t, etcd.Client(t)), open(t, etcd.Client(t))
