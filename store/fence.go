@@ -101,10 +101,13 @@ func (s *Store) enterEpoch(ctx context.Context, old *registration) (Epoch, error
 		if err != nil {
 			return Epoch{}, unavailable(err)
 		}
-		if _, err := putEpoch(ctx, s.etcd, s.cfg.Prefix, e, next); err != nil {
+		won, err := putEpoch(ctx, s.etcd, s.cfg.Prefix, e, next)
+		if err != nil {
 			return Epoch{}, err
 		}
-		s.log.Info("began an epoch", "base", next.Base, "revision", next.Revision)
+		if won {
+			s.log.Info("began an epoch", "base", next.Base, "revision", next.Revision)
+		}
 	}
 }
 
