@@ -153,7 +153,7 @@ func (s *Server) end(ex *exchange, r *http.Request) {
 		slog.String("method", knownMethod(r.Method)),
 		slog.String("route", ex.operation.path),
 		slog.Int("status", ex.status),
-		slog.Duration("took", took),
+		slog.Float64("took_ms", float64(took.Microseconds())/1000),
 	}
 	if ex.code != "" {
 		attrs = append(attrs, slog.String("code", ex.code))

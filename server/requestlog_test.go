@@ -83,8 +83,8 @@ func TestARequestLeavesOneLine(t *testing.T) {
 				t.Errorf("%s %s: %s is %v, want %v", c.method, c.path, key, got[key], want)
 			}
 		}
-		if took, ok := got["took"].(float64); !ok || took <= 0 {
-			t.Errorf("took is %v", got["took"])
+		if took, ok := got["took_ms"].(float64); !ok || took <= 0 {
+			t.Errorf("took_ms is %v", got["took_ms"])
 		}
 	}
 }

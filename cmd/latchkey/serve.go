@@ -172,7 +172,7 @@ func (c *serveCommand) serve(s surroundings, listener net.Listener, handler *ser
 		return errors.New("the embedded etcd ended by itself; its last log lines say why")
 	case <-s.stop.Done():
 	}
-	logger.Info("draining", "timeout", c.DrainTimeout.Duration)
+	logger.Info("draining", "timeout", c.DrainTimeout.String())
 	handler.Drain()
 	soft, cancel := context.WithTimeout(s.cut, c.DrainTimeout.Duration)
 	defer cancel()
