@@ -19,10 +19,10 @@ func TestMain(m *testing.M) { etcdtest.Main(m) }
 // within bounds every wait of the tests: far above any promise, so that only a hang meets it.
 const within = 20 * time.Second
 
-// testConfig has a short waiting TTL, and everything under a prefix of the test's own.
+// testConfig has a waiting TTL that a busy machine can keep and a test can wait for, and everything under a prefix of the test's own.
 func testConfig(t testing.TB) Config {
 	return Config{
-		Prefix: prefixFor(t), WaitingTTL: 2 * time.Second, Registerer: prometheus.NewRegistry(),
+		Prefix: prefixFor(t), WaitingTTL: 5 * time.Second, Registerer: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }

@@ -197,7 +197,9 @@ func TestUserLimitedToThePrefixIsEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	s := open(t, client, func(c *Config) { c.Prefix = prefix })
+	s := open(t, client, func(c *Config) { // each stream authenticates anew, which takes its time
+		c.Prefix, c.WaitingTTL, c.RequestBound = prefix, 30*time.Second, within
+	})
 	held := mustHold(t, s, Claim{Name: "x", TTL: 10 * time.Second})
 	if _, err := s.Renew(ctx, held.ID, time.Now()); err != nil {
 		t.Errorf("renew: %v", err)
