@@ -20,7 +20,6 @@ type keys struct{ prefix string }
 
 func (k keys) locks() string                     { return k.prefix + "locks/" }
 func (k keys) claim(name string, n nonce) string { return k.queue(name) + n.text() }
-func (k keys) lease(n nonce) string              { return k.prefix + "leases/" + n.text() }
 func (k keys) leaseOf(text string) string        { return k.prefix + "leases/" + text }
 func (k keys) replica(n nonce) string            { return k.prefix + "replicas/" + n.text() }
 func (k keys) epoch() string                     { return k.prefix + "epoch" }
