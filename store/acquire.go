@@ -42,6 +42,8 @@ type acquire struct {
 	wish standing
 	// findable says that a later request can find the claim again.
 	findable bool
+	// counts asks for the length of the queue where the name is known to be taken.
+	counts bool
 }
 
 func (s *Store) newAcquire(c Claim) (*acquire, error) {

@@ -28,13 +28,18 @@ type claimed struct {
 // It is sent with an etcd lease to hold on. Only where this replica's own line shows that the name is taken is it just
 // queued: comparing the whole range costs the length of the queue, inside etcd's serial apply.
 func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed, error) {
+	waiting := 0
 	if r != nil {
-		if waiting := r.waiting(a.c.Name); waiting > a.s.cfg.MaxQueue {
-			return claimed{}, ErrTooManyWaiters
-		} else if waiting > 0 {
-			got, err := a.send(ctx, r, sl, holdLease{}, true)
-			return got, err
-		}
+		waiting = r.waiting(a.c.Name)
+	}
+	if waiting > a.s.cfg.MaxQueue {
+		return claimed{}, ErrTooManyWaiters
+	}
+	if waiting > 0 {
+		// The view can be behind: near the bound the transaction itself counts.
+		a.counts = 2*waiting >= a.s.cfg.MaxQueue
+		got, err := a.send(ctx, r, sl, holdLease{}, true)
+		return a.inBounds(ctx, r, got, err)
 	}
 	for {
 		got, err := a.claimFree(ctx, r, sl)
@@ -43,14 +48,20 @@ func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed
 			return claimed{}, ErrNoLease
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() == nil:
 			continue // the etcd lease ran out before it was used
-		case err != nil:
-			return got, unavailableUnlessOurs(err)
 		}
-		if int(got.queue)-1 > a.s.cfg.MaxQueue {
-			return claimed{}, a.tooMany(ctx, r, got.st)
-		}
-		return got, nil
+		return a.inBounds(ctx, r, got, err)
 	}
+}
+
+// inBounds sorts how a claim's transaction went, and refuses the claim that made the queue longer than it may be.
+func (a *acquire) inBounds(ctx context.Context, r *registration, got claimed, err error) (claimed, error) {
+	if err != nil {
+		return claimed{}, unavailableUnlessOurs(err)
+	}
+	if int(got.queue)-1 > a.s.cfg.MaxQueue {
+		return claimed{}, a.tooMany(ctx, r, got.st)
+	}
+	return got, nil
 }
 
 // tooMany takes back a claim that made the queue longer than it may be.
@@ -155,11 +166,13 @@ func (a *acquire) part(held standing, sl *slot, taken bool) part {
 		queued = []clientv3.Op{clientv3.OpPut(w.key, w.encode(), clientv3.WithLease(sl.id))}
 	}
 	var free clientv3.Op
+	count := clientv3.OpGet(k.queue(w.name), clientv3.WithRange(k.queueEnd(w.name)), clientv3.WithCountOnly())
 	switch {
+	case taken && a.counts:
+		free = clientv3.OpTxn(nil, append(queued, count), nil)
 	case taken:
 		free = clientv3.OpTxn(nil, queued, nil)
 	case sl != nil:
-		count := clientv3.OpGet(k.queue(w.name), clientv3.WithRange(k.queueEnd(w.name)), clientv3.WithCountOnly())
 		free = a.ifFree(held, append(queued, count))
 	default:
 		free = a.ifFree(held, a.describe())

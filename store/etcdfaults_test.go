@@ -146,6 +146,18 @@ func TestGrantThatEtcdRefusesEndsWithTheWait(t *testing.T) {
 	queuedUp(t, a, "x", 0)
 }
 
+func TestRefusalOnAWatchedNameIsUnavailable(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a := open(t, etcd.Client(t))
+	held := mustHold(t, a, Claim{Name: "x"})
+	enqueue(t, a, Claim{Name: "x"})
+	eventually(t, "a watches the name", func() bool { return current(t, a).waiting("x") == 2 })
+	alarm(t, etcd, etcdserverpb.AlarmRequest_ACTIVATE)
+	_, err := a.Claim(ctxFor(t), Claim{Name: "x", TTL: 30 * time.Second, Queue: true})
+	wantErr(t, "a claim that a full store refuses", err, ErrUnavailable)
+	mustRelease(t, a, held)
+}
+
 func TestMissedRoundOfRenewalsEndsNoWait(t *testing.T) {
 	faults := etcdtest.NewFaults(t)
 	a := open(t, etcdtest.Shared(t).Client(t, faults), func(c *Config) { c.WaitingTTL = 6 * time.Second })
