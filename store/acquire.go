@@ -28,8 +28,11 @@ func (s *Store) Claim(ctx context.Context, c Claim) (Lock, error) {
 		return Lock{}, err
 	}
 	l, err := a.run(ctx)
-	if errors.Is(err, ErrNoLock) {
+	switch {
+	case errors.Is(err, ErrNoLock):
 		err = ErrPlaceLost // it ran out between its grant and this answer
+	case errors.Is(err, ErrNoLease):
+		s.forget(c.LeaseID)
 	}
 	return l, err
 }
@@ -103,7 +106,7 @@ func (a *acquire) describeWish(ctx context.Context, r *registration) error {
 		w.nonce = newNonce()
 	}
 	if c.LeaseID != "" {
-		lease, err := a.s.readLease(ctx, c.LeaseID)
+		lease, err := a.s.knownLease(ctx, c.LeaseID)
 		if err != nil {
 			return err
 		}
@@ -136,7 +139,7 @@ func (a *acquire) try(ctx, bound context.Context, r *registration) (Lock, error)
 		a.s.hot.note(a.c.Name)
 		return Lock{}, got.busy
 	case got.found:
-		return a.replay(ctx, bound, r, got.st)
+		return a.replay(ctx, bound, r, got.st, got.sent)
 	}
 	return a.held(ctx, got.st, got.sent, false)
 }
@@ -174,7 +177,7 @@ func (a *acquire) enqueue(ctx, bound context.Context, r *registration) (Lock, er
 	case err != nil:
 		return Lock{}, err
 	case got.found:
-		return a.replay(ctx, bound, r, got.st)
+		return a.replay(ctx, bound, r, got.st, got.sent)
 	}
 	return a.held(ctx, got.st, got.sent, false)
 }
@@ -188,7 +191,7 @@ func (r *registration) room() error {
 }
 
 // replay goes on with a claim that an earlier request made: the key or the lease says that it is the same client.
-func (a *acquire) replay(ctx, bound context.Context, r *registration, st standing) (Lock, error) {
+func (a *acquire) replay(ctx, bound context.Context, r *registration, st standing, sent time.Time) (Lock, error) {
 	if a.c.Key != "" && st.Digest != a.wish.Digest {
 		return Lock{}, ErrKeyReused
 	}
@@ -203,7 +206,7 @@ func (a *acquire) replay(ctx, bound context.Context, r *registration, st standin
 		}
 	}
 	if err == nil {
-		l, err = a.held(ctx, st, time.Time{}, true)
+		l, err = a.held(ctx, st, sent, true)
 	}
 	if errors.Is(err, ErrNoLock) && bound.Err() == nil {
 		return a.run(ctx) // it ran out just now: the request claims anew

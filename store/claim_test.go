@@ -172,8 +172,8 @@ func TestGuessableKeyMakesNoGuessableID(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The same record in the other store: even then its locks have other ids there.
-	if _, err := b.commit(ctxFor(t), nil, func(*registration) part {
-		return part{then: []clientv3.Op{clientv3.OpPut(b.keys.leaseOf(lease.ID), encodeValue(record), clientv3.WithLease(record.Lease))}}
+	if _, err := b.commit(ctxFor(t), nil, func(*registration, bool) (part, error) {
+		return part{then: []clientv3.Op{clientv3.OpPut(b.keys.leaseOf(lease.ID), encodeValue(record), clientv3.WithLease(record.Lease))}}, nil
 	}); err != nil {
 		t.Fatal(err)
 	}

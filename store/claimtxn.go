@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -16,7 +17,6 @@ type claimed struct {
 	found bool // it stood already
 	// sent is when its lease was last started, zero if that is not proven.
 	sent time.Time
-	term uint64
 	busy *HeldError
 	// queue counts the claims on the name, this one among them; 0 if that was not asked.
 	queue int64
@@ -38,11 +38,11 @@ func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed
 	if waiting > 0 {
 		// The view can be behind: near the bound the transaction itself counts.
 		a.counts = 2*waiting >= a.s.cfg.MaxQueue
-		got, err := a.send(ctx, r, sl, holdLease{}, true)
+		got, err := a.send(ctx, r, sl, true)
 		return a.inBounds(ctx, r, got, err)
 	}
 	for {
-		got, err := a.claimFree(ctx, r, sl)
+		got, err := a.send(ctx, r, sl, false)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && a.c.LeaseID != "":
 			return claimed{}, ErrNoLease
@@ -72,32 +72,6 @@ func (a *acquire) tooMany(ctx context.Context, r *registration, st standing) err
 	return ErrTooManyWaiters
 }
 
-// claimFree claims a name that may be free: with an etcd lease to hold on.
-func (a *acquire) claimFree(ctx context.Context, r *registration, sl *slot) (claimed, error) {
-	if a.c.LeaseID != "" {
-		renewed := a.s.renewBeside(ctx, a.wish.Lease)
-		hold := holdLease{a.wish.Lease, granted{ttl: a.wish.ttl()}}
-		got, err := a.send(ctx, r, sl, hold, false)
-		if k := <-renewed; err == nil && got.st.Held {
-			got.sent = k.provenBy(got.term)
-		}
-		return got, err
-	}
-	hold, err := a.s.newHold(ctx, a.wish.ttl())
-	if err != nil {
-		return claimed{}, err
-	}
-	got, err := a.send(ctx, r, sl, hold, false)
-	if err == nil && got.st.Held && got.st.Lease == hold.id {
-		got.sent, got.found = hold.sent, false // found: by an attempt of this call that went unanswered
-		return got, nil
-	}
-	if !errors.Is(err, ErrUnknown) {
-		a.s.tidy.revoke(hold.id) // nothing is on it
-	}
-	return got, err
-}
-
 // waiting counts the claims on a name that this replica watches; 0 if it cannot say.
 func (r *registration) waiting(name string) int {
 	r.mu.Lock()
@@ -114,18 +88,45 @@ func (r *registration) waiting(name string) int {
 	return len(l.view.order)
 }
 
-// send sends the claim's transaction and takes the answer apart. With taken it does not ask whether the name is free.
-func (a *acquire) send(ctx context.Context, r *registration, sl *slot, hold holdLease, taken bool) (claimed, error) {
-	held := a.wish
-	held.Held, held.Lease = true, hold.id
-	held.TTLSeconds = int64(hold.ttl / time.Second)
-	ans, err := a.s.commit(ctx, r, func(r *registration) part {
-		held.Base = r.epoch.Base
-		return a.part(held, sl, taken)
+// send sends the claim's transaction and takes the answer apart. With taken it does not ask whether the name is free,
+// and needs no footing.
+func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken bool) (claimed, error) {
+	var f *footing
+	var held standing
+	var tried []clientv3.LeaseID
+	ans, err := a.s.commit(ctx, bound, func(r *registration, again bool) (part, error) {
+		if !taken && (f == nil || f.own && again) {
+			var err error
+			if f, err = r.footing(ctx, a.wish.claim); err != nil {
+				return part{}, err
+			}
+			tried = append(tried, f.id)
+		}
+		if f != nil {
+			held = f.holds(a.wish, r)
+		}
+		return a.part(held, sl, taken), nil
 	})
 	if err != nil {
+		if !errors.Is(err, ErrUnknown) && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			f.unused()
+		}
 		return claimed{}, err
 	}
+	got, err := a.take(ans, held, sl, taken)
+	if err == nil && f != nil && got.st.Held && got.st.Lease == f.id {
+		got.sent = f.proven(ans.term)
+	} else {
+		f.unused()
+	}
+	if a.c.LeaseID == "" && got.st.Held && slices.Contains(tried, got.st.Lease) {
+		got.found = false // if it stood already, by an attempt of this call that went unanswered
+	}
+	return got, err
+}
+
+// take takes the answer to the claim's transaction apart.
+func (a *acquire) take(ans answer, held standing, sl *slot, taken bool) (claimed, error) {
 	ok, ops := ans.ok, ans.ops
 	if a.c.LeaseID != "" {
 		if !ok {
@@ -137,14 +138,14 @@ func (a *acquire) send(ctx context.Context, r *registration, sl *slot, hold hold
 	if ok {
 		st, err := a.s.keys.standing(ops[0].GetResponseRange().Kvs[0])
 		// A random nonce is nobody else's: then it was an attempt of this call that went unanswered.
-		return claimed{st: st, found: a.findable, term: ans.term}, err
+		return claimed{st: st, found: a.findable}, err
 	}
 	free := ops[0].GetResponseTxn()
 	switch {
 	case free.Succeeded && !taken:
 		a.s.metrics.grants.Inc()
-		held.created, held.modified, held.onLease = ans.revision, ans.revision, hold.id
-		return claimed{st: held, term: ans.term}, nil
+		held.created, held.modified, held.onLease = ans.revision, ans.revision, held.Lease
+		return claimed{st: held}, nil
 	case sl != nil:
 		st := a.wish
 		st.created, st.modified, st.onLease = ans.revision, ans.revision, sl.id
@@ -178,18 +179,20 @@ func (a *acquire) part(held standing, sl *slot, taken bool) part {
 		free = a.ifFree(held, a.describe())
 	}
 	p := part{
-		grants: w.key,
-		cmps:   []clientv3.Cmp{exists(w.key)},
-		then:   []clientv3.Op{clientv3.OpGet(w.key)},
-		els:    []clientv3.Op{free},
+		subject: k.queue(w.name),
+		grants:  w.key,
+		cmps:    []clientv3.Cmp{exists(w.key)},
+		then:    []clientv3.Op{clientv3.OpGet(w.key)},
+		els:     []clientv3.Op{free},
 	}
 	if a.c.LeaseID == "" {
 		return p
 	}
 	return part{ // a claim on a lease that has ended is refused, not queued
-		grants: w.key,
-		cmps:   []clientv3.Cmp{exists(k.leaseOf(w.ClientLease))},
-		then:   []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)},
+		subject: p.subject,
+		grants:  w.key,
+		cmps:    []clientv3.Cmp{exists(k.leaseOf(w.ClientLease))},
+		then:    []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)},
 	}
 }
 

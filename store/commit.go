@@ -12,6 +12,9 @@ import (
 
 // part is one transaction of ours, to be sent behind the fence.
 type part struct {
+	// subject is what it is about: a name's queue, or the key of a lease. Two of one subject never travel together: they
+	// would share a revision.
+	subject   string
 	cmps      []clientv3.Cmp
 	then, els []clientv3.Op
 	// grants is the key of the claim that it can make held, or "": with one the epoch is compared too.
@@ -30,10 +33,11 @@ type answer struct {
 }
 
 // commit sends the part that build makes behind the fence, until it is answered or ctx ends. An attempt that goes
-// unanswered is repeated only when it can no longer apply. With bound, only that registration will do.
+// unanswered is repeated only when it can no longer apply; build is told of that. With bound, only that registration
+// will do.
 //
 // It fails with ErrUnavailable if nothing was done, with ErrUnknown if nobody can say, or with a refusal of etcd's.
-func (s *Store) commit(ctx context.Context, bound *registration, build func(*registration) part) (answer, error) {
+func (s *Store) commit(ctx context.Context, bound *registration, build func(r *registration, again bool) (part, error)) (answer, error) {
 	again := false
 	fail := func(err error) (answer, error) {
 		if again {
@@ -58,13 +62,16 @@ func (s *Store) commit(ctx context.Context, bound *registration, build func(*reg
 			}
 			continue
 		}
-		behind := r.behind()
-		a, err := r.try(ctx, behind, build(r))
+		p, err := build(r, again)
+		if err != nil {
+			return fail(err)
+		}
+		a, behind, err := r.try(ctx, p)
 		switch {
 		case err == nil:
 			a.again = again
 			return a, nil
-		case errors.Is(err, errOutdated):
+		case errors.Is(err, errOutdated), errors.Is(err, errUnsent):
 			continue // nothing was applied: what the fence or the epoch is now is known
 		case errors.Is(err, errReplaced):
 			again = true // what it made held in the other store is removed; what it deleted is not put back
@@ -84,36 +91,19 @@ func (s *Store) commit(ctx context.Context, bound *registration, build func(*reg
 // errOutdated: the fence or the epoch is no longer the one compared, so nothing was applied.
 var errOutdated = errors.New("fence or epoch have moved")
 
-// try sends a part once, behind the fence.
-func (r *registration) try(ctx context.Context, behind int64, p part) (answer, error) {
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(r.key), "=", behind)}
-	if p.grants != "" {
-		cmps = append(cmps, clientv3.Compare(clientv3.Value(r.s.keys.epoch()), "=", r.epoch.value))
-	}
-	resp, err := r.s.send(ctx, cmps,
-		[]clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)},
-		[]clientv3.Op{clientv3.OpGet(r.key), clientv3.OpGet(r.s.keys.epoch())})
-	if err == nil && p.grants != "" && errors.Is(context.Cause(r.ctx), errReplaced) {
-		err = errReplaced // another answer told, while this one was in flight
-	}
-	if errors.Is(err, errReplaced) && resp.Succeeded && p.grants != "" {
-		if err := r.s.remove(ctx, p.grants, resp.Header.Revision); err != nil {
-			return answer{}, err
+// removeAll takes away what a transaction at revision put under keys in a store that turned out to be another, with
+// tokens of the epoch before.
+func (s *Store) removeAll(keys []string, revision int64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.RequestBound)
+	defer cancel()
+	for _, key := range keys {
+		if err := s.remove(ctx, key, revision); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return answer{}, err
-	}
-	if !resp.Succeeded {
-		r.look(rangesOf(resp.Responses))
-		return answer{}, errOutdated
-	}
-	inner := resp.Responses[0].GetResponseTxn()
-	return answer{ok: inner.Succeeded, ops: inner.Responses, revision: resp.Header.Revision, term: resp.Header.RaftTerm, reg: r}, nil
+	return nil
 }
 
-// remove takes away what a transaction at revision put under key in a store that turned out to be another, with a
-// token of the epoch before.
 func (s *Store) remove(ctx context.Context, key string, revision int64) error {
 	for {
 		_, err := s.send(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)},

@@ -116,3 +116,16 @@ func certain(err error) bool {
 	}
 	return false
 }
+
+// ofOne reports a refusal that can be the fault of one transaction among those of a batch.
+func ofOne(err error) bool {
+	for _, refusal := range []error{
+		rpctypes.ErrLeaseNotFound, rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps,
+		rpctypes.ErrDuplicateKey, rpctypes.ErrPermissionDenied,
+	} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}

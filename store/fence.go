@@ -31,8 +31,12 @@ type registration struct {
 	least   time.Duration
 
 	// raising holds a token while nobody puts the fence.
-	raising  chan struct{}
-	presence presence
+	raising   chan struct{}
+	presence  presence
+	batches   convoy[*passenger]
+	glances   convoy[*glance]
+	pool      pool
+	witnesses witnesses
 
 	mu     sync.Mutex
 	fence  int64
@@ -76,6 +80,7 @@ func (s *Store) register(ctx context.Context, old *registration) (*registration,
 	}
 	r.ctx, r.over = context.WithCancelCause(s.life)
 	r.presence = newPresence(r)
+	r.batches, r.glances, r.pool.r = r.newBatches(), r.newGlances(), r
 	return r, nil
 }
 

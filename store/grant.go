@@ -14,22 +14,6 @@ import (
 // transaction that compares the claim's mod-revision as last seen: a belief that has grown old must not undo what
 // another replica did since.
 
-// holdLease is an etcd lease to put a granted claim on.
-type holdLease struct {
-	id clientv3.LeaseID
-	granted
-}
-
-// newHold begins an etcd lease for one claim.
-func (s *Store) newHold(ctx context.Context, ttl time.Duration) (holdLease, error) {
-	id := newHoldLease()
-	g, err := s.grantLease(ctx, id, ttl)
-	return holdLease{id, g}, err
-}
-
-// fresh reports that the lease has most of its TTL before it.
-func (h holdLease) fresh() bool { return h.id != 0 && time.Since(h.sent) < h.ttl/3 }
-
 // grantRetry bounds the pause before a grant that etcd did not answer is tried again.
 const grantRetry = time.Second
 
@@ -37,7 +21,6 @@ const grantRetry = time.Second
 // whose wait is over.
 func (p *place) grant() {
 	r := p.line.r
-	var hold holdLease
 	again := false
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, grantRetry) {
 		st, wanted := p.wanted(again)
@@ -46,7 +29,7 @@ func (p *place) grant() {
 		}
 		again = true
 		ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
-		got, sent, err := r.grant(ctx, st, &hold)
+		got, sent, err := r.grant(ctx, st)
 		cancel()
 		if p.granted(got, sent, err) {
 			return
@@ -97,107 +80,67 @@ func (p *place) granted(got standing, sent time.Time, err error) bool {
 //
 // It returns the claim as held and when its lease was last started; zero if that is not proven. Else errMoved with the
 // claim as it stands, ErrNoLock if it is gone, ErrNoLease if its client's lease is, or what commit fails with.
-func (r *registration) grant(ctx context.Context, st standing, hold *holdLease) (standing, time.Time, error) {
-	if st.ClientLease != "" {
-		return r.grantOnLease(ctx, st)
-	}
-	if !hold.fresh() {
-		var err error
-		if *hold, err = r.s.newHold(ctx, st.ttl()); err != nil {
-			return standing{}, time.Time{}, err
+func (r *registration) grant(ctx context.Context, st standing) (standing, time.Time, error) {
+	for {
+		got, sent, err := r.grantOnce(ctx, st)
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && st.ClientLease != "":
+			err = ErrNoLease
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() == nil:
+			continue // the etcd lease ran out before it was used
 		}
+		return got, sent, err
 	}
-	held := st
-	held.Held, held.Lease, held.TTLSeconds = true, hold.id, int64(hold.ttl/time.Second)
-	got, err := r.putHeld(ctx, st, held)
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		*hold = holdLease{} // it ran out before it was used
-		return got, time.Time{}, unavailable(err)
-	}
-	if err == nil && got.Lease == hold.id {
-		return got, hold.sent, nil
-	}
-	if !errors.Is(err, ErrUnknown) {
-		r.s.tidy.revoke(hold.id) // nothing is on it
-		*hold = holdLease{}
-	}
-	return got, time.Time{}, err
 }
 
-// grantOnLease grants a claim on its client's lease, which is renewed beside the transaction: whoever holds anew has a
-// whole TTL. The transaction is the proof of that renewal if both answers bear one term.
-func (r *registration) grantOnLease(ctx context.Context, st standing) (standing, time.Time, error) {
-	renewed := r.s.renewBeside(ctx, st.Lease)
-	held := st
-	held.Held = true
-	got, term, err := r.putHeldTerm(ctx, st, held)
-	k := <-renewed
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		err = ErrNoLease
-	}
-	if err != nil {
-		return got, time.Time{}, err
-	}
-	return got, k.provenBy(term), nil
-}
-
-// renewBeside starts a keepalive that goes on beside a transaction.
-func (s *Store) renewBeside(ctx context.Context, id clientv3.LeaseID) <-chan kept {
-	done := make(chan kept, 1)
-	go func() {
-		k, err := s.keepAlive(ctx, id)
-		if err != nil {
-			k = kept{}
+func (r *registration) grantOnce(ctx context.Context, st standing) (standing, time.Time, error) {
+	var f *footing
+	var held standing
+	a, err := r.s.commit(ctx, r, func(r *registration, again bool) (part, error) {
+		if f == nil || f.own && again {
+			var err error
+			if f, err = r.footing(ctx, st.claim); err != nil {
+				return part{}, err
+			}
 		}
-		done <- k
-	}()
-	return done
-}
-
-// provenBy is when the renewal was sent, if a transaction of that term proves it; else zero.
-func (k kept) provenBy(term uint64) time.Time {
-	if k.term == 0 || k.term != term {
-		return time.Time{}
-	}
-	return k.sent
-}
-
-func (r *registration) putHeld(ctx context.Context, st, held standing) (standing, error) {
-	got, _, err := r.putHeldTerm(ctx, st, held)
-	return got, err
-}
-
-func (r *registration) putHeldTerm(ctx context.Context, st, held standing) (standing, uint64, error) {
-	held.Base = r.epoch.Base
-	a, err := r.s.commit(ctx, r, func(*registration) part {
-		p := part{
-			grants: st.key,
-			cmps:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
-			then:   []clientv3.Op{clientv3.OpPut(st.key, held.encode(), clientv3.WithLease(held.Lease))},
-			els:    []clientv3.Op{clientv3.OpGet(st.key)},
-		}
-		if st.ClientLease != "" {
-			p.cmps = append(p.cmps, exists(r.s.keys.leaseOf(st.ClientLease)))
-		}
-		return p
+		held = f.holds(st, r)
+		return r.grantPart(st, held), nil
 	})
 	if err != nil {
-		return standing{}, 0, err
+		if !errors.Is(err, ErrUnknown) && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			f.unused()
+		}
+		return standing{}, time.Time{}, err
 	}
 	if a.ok {
 		held.modified, held.onLease = a.revision, held.Lease
-		return held, a.term, nil
+		return held, f.proven(a.term), nil
 	}
+	f.unused()
 	now, err := r.stands(st, a.ops[0].GetResponseRange())
 	switch {
 	case err != nil:
-		return standing{}, 0, err
+		return standing{}, time.Time{}, err
 	case now.Held: // an attempt that went unanswered, or another replica's grant: held is held
-		return now, 0, nil
+		return now, time.Time{}, nil
 	case now.modified == st.modified:
-		return now, 0, ErrNoLease
+		return now, time.Time{}, ErrNoLease
 	}
-	return now, 0, errMoved
+	return now, time.Time{}, errMoved
+}
+
+func (r *registration) grantPart(st, held standing) part {
+	p := part{
+		subject: r.s.keys.queue(st.name),
+		grants:  st.key,
+		cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
+		then:    []clientv3.Op{clientv3.OpPut(st.key, held.encode(), clientv3.WithLease(held.Lease))},
+		els:     []clientv3.Op{clientv3.OpGet(st.key)},
+	}
+	if st.ClientLease != "" {
+		p.cmps = append(p.cmps, exists(r.s.keys.leaseOf(st.ClientLease)))
+	}
+	return p
 }
 
 func exists(key string) clientv3.Cmp {
@@ -246,12 +189,13 @@ func (p *place) adopt() {
 // adopt is one transaction: if the claim is as it was last seen, put it again on one of this replica's waiting leases.
 // It returns the claim as it then stands, which can be held; errMoved if somebody else was faster; ErrNoLock.
 func (r *registration) adopt(ctx context.Context, st standing, sl *slot) (standing, error) {
-	a, err := r.s.commit(ctx, r, func(*registration) part {
+	a, err := r.s.commit(ctx, r, func(*registration, bool) (part, error) {
 		return part{
-			cmps: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
-			then: []clientv3.Op{clientv3.OpPut(st.key, st.encode(), clientv3.WithLease(sl.id))},
-			els:  []clientv3.Op{clientv3.OpGet(st.key)},
-		}
+			subject: r.s.keys.queue(st.name),
+			cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
+			then:    []clientv3.Op{clientv3.OpPut(st.key, st.encode(), clientv3.WithLease(sl.id))},
+			els:     []clientv3.Op{clientv3.OpGet(st.key)},
+		}, nil
 	})
 	if err != nil {
 		return standing{}, unavailableUnlessOurs(err)
@@ -325,12 +269,13 @@ func (p *place) leaveOnce(ctx context.Context, st standing) bool {
 // takeOut is one transaction: if the claim is as it was last seen, delete it. ErrNoLock says that it is gone, by this
 // or otherwise; else the claim as it stands is returned.
 func (r *registration) takeOut(ctx context.Context, st standing) (standing, error) {
-	a, err := r.s.commit(ctx, r, func(*registration) part {
+	a, err := r.s.commit(ctx, r, func(*registration, bool) (part, error) {
 		return part{
-			cmps: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
-			then: []clientv3.Op{clientv3.OpDelete(st.key)},
-			els:  []clientv3.Op{clientv3.OpGet(st.key)},
-		}
+			subject: r.s.keys.queue(st.name),
+			cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
+			then:    []clientv3.Op{clientv3.OpDelete(st.key)},
+			els:     []clientv3.Op{clientv3.OpGet(st.key)},
+		}, nil
 	})
 	if err != nil {
 		return standing{}, unavailableUnlessOurs(err)

@@ -30,11 +30,11 @@ func (s *Store) readLease(ctx context.Context, id string) (*leaseRecord, error) 
 	if !ok {
 		return nil, ErrNoLease
 	}
-	got, err := s.read(ctx, clientv3.OpGet(s.keys.leaseOf(n.text())))
+	got, _, err := s.readKey(ctx, s.keys.leaseOf(n.text()))
 	if err != nil {
 		return nil, err
 	}
-	return recordIn(got.ranges[0])
+	return recordIn(got)
 }
 
 func recordIn(found *pb.RangeResponse) (*leaseRecord, error) {
@@ -43,6 +43,18 @@ func recordIn(found *pb.RangeResponse) (*leaseRecord, error) {
 	}
 	var l leaseRecord
 	return &l, decodeValue(found.Kvs[0].Value, &l)
+}
+
+// knownLease is a client's lease as it was remembered, or read: its record is never written again.
+func (s *Store) knownLease(ctx context.Context, id string) (*leaseRecord, error) {
+	if w, ok := s.remembered(id); ok && w.record != nil {
+		return w.record, nil
+	}
+	record, err := s.readLease(ctx, id)
+	if err == nil {
+		s.remember(witness{key: s.keys.leaseOf(id), id: id, record: record})
+	}
+	return record, err
 }
 
 // NewLease begins a lease of a client's own, to hold many locks on one heartbeat. It fails with an *InputError,
@@ -57,21 +69,24 @@ func (s *Store) NewLease(ctx context.Context, l Lease, arrived time.Time) (Lease
 	bound, cancel := s.bounded(ctx, arrived)
 	defer cancel()
 	for {
-		hold, err := s.newHold(bound, l.TTL)
+		etcdLease := newHoldLease() // never one of the pool: a public id names this one until it ends
+		hold, err := s.grantLease(bound, etcdLease, l.TTL)
 		if err != nil {
 			return Lease{}, err
 		}
-		record := leaseRecord{int64(hold.ttl / time.Second), l.Holder, l.Metadata, hold.id}
+		record := leaseRecord{int64(hold.ttl / time.Second), l.Holder, l.Metadata, etcdLease}
 		id, err := s.putLease(bound, record)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && bound.Err() == nil:
 			continue // it ran out before it was used
 		case err != nil:
 			if !errors.Is(err, ErrUnknown) {
-				s.tidy.revoke(hold.id)
+				s.tidy.revoke(etcdLease)
 			}
 			return Lease{}, unavailableUnlessOurs(err)
-		case time.Since(hold.sent) > hold.ttl/3:
+		}
+		s.remember(witness{key: s.keys.leaseOf(id), id: id, record: &record, until: hold.sent.Add(hold.ttl)})
+		if time.Since(hold.sent) > hold.ttl/3 {
 			return s.Renew(ctx, id, time.Now())
 		}
 		return record.lease(id), nil
@@ -81,11 +96,12 @@ func (s *Store) NewLease(ctx context.Context, l Lease, arrived time.Time) (Lease
 func (s *Store) putLease(ctx context.Context, l leaseRecord) (id string, err error) {
 	id = newNonce().text()
 	key := s.keys.leaseOf(id)
-	_, err = s.commit(ctx, nil, func(*registration) part {
+	_, err = s.commit(ctx, nil, func(*registration, bool) (part, error) {
 		return part{ // if it stands already, an attempt that went unanswered has put it
-			cmps: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
-			then: []clientv3.Op{clientv3.OpPut(key, encodeValue(l), clientv3.WithLease(l.Lease))},
-		}
+			subject: key,
+			cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+			then:    []clientv3.Op{clientv3.OpPut(key, encodeValue(l), clientv3.WithLease(l.Lease))},
+		}, nil
 	})
 	return id, err
 }

@@ -268,10 +268,16 @@ func (l *line) step() {
 	if head == nil || head.Held {
 		return
 	}
-	if p := l.places[head.key]; p != nil && p.st.created == head.created && p.attached > 0 && p.ending == 0 && p.open() {
+	if p := l.places[head.key]; p != nil && p.due(head) {
 		p.turn = time.Now()
 		p.begin(p.grant)
 	}
+}
+
+// due reports that the claim may be granted as soon as nothing is ahead: it is the one that the view shows, and somebody
+// waits for it here.
+func (p *place) due(seen *standing) bool {
+	return p.st.created == seen.created && p.attached > 0 && p.ending == 0 && p.open()
 }
 
 // doubt asks for a list if the watch has not told what a read has found: that the head is gone or was written since.

@@ -16,6 +16,7 @@ type metrics struct {
 	grants, releases, adopted, lapsed, takenBack, refused, watchesBroken prometheus.Counter
 	waited                                                               prometheus.Histogram
 	handOff                                                              prometheus.Histogram
+	batches                                                              prometheus.Histogram
 	failures                                                             *prometheus.CounterVec
 	held, queued                                                         atomic.Int64
 }
@@ -46,6 +47,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	m.watchesBroken = counter("watches_broken_total", "Watches on etcd that ended and were opened again.")
 	m.waited = histogram("wait_seconds", "Time from queueing at this replica to the grant.", 0.001, 17)
 	m.handOff = histogram("hand_off_seconds", "Time from seeing a name free to having granted it to the next in line.", 0.0005, 14)
+	m.batches = histogram("batch_transactions", "Transactions that travelled to etcd together as one.", 1, 8)
 	m.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "latchkey_store_errors_total", Help: "Requests to etcd that failed, by kind.",
 	}, []string{"kind"})
@@ -56,6 +58,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	gauge("locks_held", "Claims held, in the whole store, when last counted.", func() float64 { return float64(m.held.Load()) })
 	gauge("locks_queued", "Claims queued, in the whole store, when last counted.", func() float64 { return float64(m.queued.Load()) })
 	gauge("waiters", "Queued claims that this replica serves.", func() float64 { return float64(s.serving()) })
+	gauge("idle_leases", "Etcd leases that this replica keeps for the next locks.", func() float64 { return float64(s.idleLeases()) })
 	gauge("store_ready", "1 if etcd has answered this replica lately.", func() float64 {
 		if err := s.Ready(); err != nil && !errors.Is(err, ErrDraining) {
 			return 0
@@ -66,12 +69,17 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 }
 
 func (s *Store) serving() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == nil {
-		return 0
+	if r := s.registration(); r != nil {
+		return r.serving.Load()
 	}
-	return s.current.serving.Load()
+	return 0
+}
+
+func (s *Store) idleLeases() int {
+	if r := s.registration(); r != nil {
+		return r.pool.count()
+	}
+	return 0
 }
 
 // grant counts a claim that was granted after it had been queued here.

@@ -40,6 +40,7 @@ func (r *registration) every(d time.Duration, do func(context.Context)) {
 // watches have been the buggiest part of etcd; and at the clients' leases that claims here wait on.
 func (r *registration) pulse(ctx context.Context) {
 	r.presence.checkLate()
+	r.pool.prune()
 	heads, leases := r.watched()
 	ops := []clientv3.Op{clientv3.OpGet(r.key), clientv3.OpGet(r.s.keys.epoch())}
 	for _, h := range heads {

@@ -23,27 +23,34 @@ func (s *Store) Release(ctx context.Context, id string) error {
 }
 
 func (s *Store) release(ctx context.Context, want lockID) error {
-	key := s.keys.claim(want.name, want.nonce)
-	a, err := s.commit(ctx, nil, func(*registration) part {
-		return part{
-			cmps: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", want.revision)},
-			then: []clientv3.Op{clientv3.OpDelete(key, clientv3.WithPrevKV())},
-		}
-	})
+	h := s.heirOf(want)
+	a, err := h.commit(ctx, s, want)
 	switch {
 	case err != nil:
 		return unavailableUnlessOurs(err)
 	case a.ok:
 		s.metrics.releases.Inc()
-		return s.freeLease(a.ops[0].GetResponseDeleteRange())
+		a.reg.goneFrom(want)
+		return s.freeLease(a.reg, want, a.ops[0].GetResponseDeleteRange())
 	case a.again:
 		return nil // an attempt that went unanswered has done it
 	}
 	return ErrNoLock
 }
 
-// freeLease lets the etcd lease of a deleted claim go. It is read from what was deleted: only a held claim has one of its own.
-func (s *Store) freeLease(deleted *pb.DeleteRangeResponse) error {
+func (r *registration) releasePart(want lockID) part {
+	key := r.s.keys.claim(want.name, want.nonce)
+	return part{
+		subject: r.s.keys.queue(want.name),
+		cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", want.revision)},
+		then:    []clientv3.Op{clientv3.OpDelete(key, clientv3.WithPrevKV())},
+	}
+}
+
+// freeLease lets the etcd lease of a deleted claim go. It is read from what was deleted: only a held claim has one of
+// its own.
+func (s *Store) freeLease(r *registration, id lockID, deleted *pb.DeleteRangeResponse) error {
+	until := r.witnesses.drop(id.String())
 	if len(deleted.PrevKvs) == 0 {
 		return nil
 	}
@@ -51,14 +58,10 @@ func (s *Store) freeLease(deleted *pb.DeleteRangeResponse) error {
 	if err != nil {
 		return err
 	}
-	s.freeOwn(st)
-	return nil
-}
-
-func (s *Store) freeOwn(st standing) {
 	if st.Held && st.ClientLease == "" {
-		s.tidy.revoke(st.Lease)
+		r.pool.put(st.ttl(), idleLease{st.Lease, until})
 	}
+	return nil
 }
 
 // Untold says that the answer which carried this lock could not be written. It is taken back if nobody else can know
@@ -89,9 +92,7 @@ func (s *Store) takeBack(st standing) {
 
 // background runs do until it succeeds, the store closes, or what it is about has surely run out.
 func (s *Store) background(do func(context.Context) error) {
-	s.mu.Lock()
-	r := s.current
-	s.mu.Unlock()
+	r := s.registration()
 	if r == nil {
 		return // what stands runs out by its lease
 	}
@@ -154,7 +155,9 @@ func (r *registration) resolveOnce(ctx context.Context, wish standing, sl **slot
 		return err
 	case !findable:
 		if _, err = r.takeOut(ctx, st); errors.Is(err, ErrNoLock) {
-			r.s.freeOwn(st)
+			if st.Held && st.ClientLease == "" {
+				r.s.tidy.revoke(st.Lease)
+			}
 			return nil
 		}
 		return errOrMoved(err)

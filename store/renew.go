@@ -5,81 +5,9 @@ import (
 	"errors"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
-
-// witness is the key whose standing shows that an etcd lease stands: a held claim, or a client's lease record.
-type witness struct {
-	key    string
-	id     string
-	lock   *standing    // or
-	record *leaseRecord // one of the two
-}
-
-func (w witness) etcdLease() clientv3.LeaseID {
-	if w.lock != nil {
-		return w.lock.Lease
-	}
-	return w.record.Lease
-}
-
-func (w witness) lease() Lease {
-	if w.lock == nil {
-		return w.record.lease(w.id)
-	}
-	l := w.lock.lock()
-	return Lease{ID: l.ID, TTL: l.TTL, Holder: l.Holder, Metadata: l.Metadata, Token: l.Token}
-}
-
-func (w witness) ttl() time.Duration {
-	if w.lock != nil {
-		return w.lock.ttl()
-	}
-	return w.record.ttl()
-}
-
-// witness finds the lease that a public id names: a client's, or that of a held lock which has its own. ErrLockQueued
-// for a lock that is not held yet, else ErrNoLease.
-func (s *Store) witness(ctx context.Context, id string) (witness, error) {
-	if lock, ok := parseLockID(id); ok {
-		return s.lockWitness(ctx, id, lock)
-	}
-	record, err := s.readLease(ctx, id)
-	if err != nil {
-		return witness{}, err
-	}
-	return witness{key: s.keys.leaseOf(id), id: id, record: record}, nil
-}
-
-func (s *Store) lockWitness(ctx context.Context, id string, want lockID) (witness, error) {
-	key := s.keys.claim(want.name, want.nonce)
-	got, err := s.read(ctx, clientv3.OpGet(key))
-	if err != nil {
-		return witness{}, err
-	}
-	st, err := s.found(got.ranges[0], want)
-	switch {
-	case errors.Is(err, ErrNoLock):
-		return witness{}, ErrNoLease
-	case err != nil:
-		return witness{}, err
-	case !st.Held:
-		return witness{}, ErrLockQueued
-	case st.ClientLease != "":
-		return witness{}, ErrNoLease // it has none of its own
-	}
-	return witness{key: key, id: id, lock: &st}, nil
-}
-
-// found is the claim that an id names, among what was found under its key. ErrNoLock if it is another or none.
-func (s *Store) found(at *pb.RangeResponse, want lockID) (standing, error) {
-	if len(at.Kvs) == 0 || at.Kvs[0].CreateRevision != want.revision {
-		return standing{}, ErrNoLock
-	}
-	return s.keys.standing(at.Kvs[0])
-}
 
 // Renew starts the TTL of a lease again: a client's, or that of a held lock which has its own. Success means that
 // nobody else has the locks on it before one TTL after this call began. It fails with ErrNoLease, ErrLockQueued,
@@ -87,12 +15,17 @@ func (s *Store) found(at *pb.RangeResponse, want lockID) (standing, error) {
 func (s *Store) Renew(ctx context.Context, id string, arrived time.Time) (Lease, error) {
 	bound, cancel := s.bounded(ctx, arrived)
 	defer cancel()
-	w, err := s.witness(bound, id)
+	w, known := s.remembered(id)
+	var err error
+	if !known {
+		w, err = s.witness(bound, id)
+	}
 	if err == nil {
 		_, err = s.prove(bound, w)
 	}
 	if errors.Is(err, ErrNoLease) {
 		s.metrics.refused.Inc()
+		s.forget(id)
 	}
 	if err != nil {
 		return Lease{}, err
@@ -109,13 +42,17 @@ func (s *Store) prove(ctx context.Context, w witness) (time.Time, error) {
 		if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() != nil {
 			return time.Time{}, unknown(err)
 		}
-		got, readErr := s.read(ctx, clientv3.OpGet(w.key))
+		got, header, readErr := s.readKey(ctx, w.key, clientv3.WithKeysOnly())
 		switch {
 		case readErr != nil:
 			return time.Time{}, unknown(readErr)
-		case !w.stands(got.ranges[0]):
+		case !w.stands(got):
 			return time.Time{}, ErrNoLease
-		case err == nil && k.term == got.header.RaftTerm:
+		case err == nil && k.term == header.RaftTerm:
+			if w.id != "" {
+				w.until = k.sent.Add(k.ttl)
+				s.remember(w)
+			}
 			return k.sent, nil
 		case ctx.Err() != nil:
 			return time.Time{}, unknown(context.Cause(ctx))
@@ -124,27 +61,27 @@ func (s *Store) prove(ctx context.Context, w witness) (time.Time, error) {
 	}
 }
 
-// stands reports whether what was read under the witness's key is still it.
-func (w witness) stands(found *pb.RangeResponse) bool {
-	if len(found.Kvs) == 0 {
-		return false
-	}
-	return w.lock == nil || found.Kvs[0].CreateRevision == w.lock.created
-}
-
 // confirm makes sure that a held lock may be told as held to a request that arrived then: its grant, or a proven
 // renewal, was sent after that, and at most a third of the TTL ago. sent is zero if no renewal is known. ErrNoLock if
 // it is gone.
 func (s *Store) confirm(ctx context.Context, st *standing, sent, arrived time.Time) error {
 	bound, cancel := s.bounded(ctx, time.Now())
 	defer cancel()
+	w := witness{key: st.key, lock: st}
+	if st.ClientLease == "" {
+		w.id = st.id()
+	}
 	for sent.IsZero() || sent.Before(arrived) || time.Since(sent) > st.ttl()/3 {
 		var err error
-		if sent, err = s.prove(bound, witness{key: st.key, lock: st}); errors.Is(err, ErrNoLease) {
+		if sent, err = s.prove(bound, w); errors.Is(err, ErrNoLease) {
 			return ErrNoLock
 		} else if err != nil {
 			return err
 		}
+	}
+	if w.id != "" {
+		w.until = sent.Add(st.ttl())
+		s.remember(w)
 	}
 	return nil
 }

@@ -170,6 +170,13 @@ func (s *Store) registered(ctx context.Context) (*registration, error) {
 	}
 }
 
+// registration is this replica's, or nil while it has none.
+func (s *Store) registration() *registration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
 // bounded is a context for what a request asks of etcd: it ends with the request's bound, and not with the client's
 // line, since a write once sent must be seen through.
 func (s *Store) bounded(ctx context.Context, arrived time.Time) (context.Context, context.CancelFunc) {
@@ -193,10 +200,7 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.Join(errors.New("the store did not close in time"), ctx.Err())
 	}
-	s.mu.Lock()
-	r := s.current
-	s.mu.Unlock()
-	if r != nil {
+	if r := s.registration(); r != nil {
 		r.leave(ctx)
 	}
 	s.tidy.close(ctx)
@@ -208,9 +212,7 @@ func (s *Store) Ready() error {
 	if s.draining.Err() != nil {
 		return ErrDraining
 	}
-	s.mu.Lock()
-	r := s.current
-	s.mu.Unlock()
+	r := s.registration()
 	if r == nil || r.ctx.Err() != nil || time.Since(r.answered()) > readyFor {
 		return ErrUnavailable
 	}

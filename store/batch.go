@@ -1,0 +1,193 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Transactions that are under way at the same time travel together, nested in one of etcd's: that costs one proposal,
+// one entry of etcd's log and one disk commit for all. Etcd evaluates the compares of all before it applies any, so
+// they must not be about one name or one key; and what it refuses in one it refuses in all, before anything is applied,
+// so then they are sent apart.
+
+const (
+	// batchesAtOnce is how many batches are under way together.
+	batchesAtOnce = 2
+	// maxBatch bounds a batch. Etcd takes 128 operations, and counts those of the levels above with the nested ones.
+	maxBatch = 96
+	// maxBatchBytes keeps a batch well below the 1.5 MiB that etcd takes.
+	maxBatchBytes = 1 << 20
+)
+
+// passenger is a part on its way to etcd.
+type passenger struct {
+	ctx   context.Context
+	part  part
+	bytes int
+	// behind is the fence that it was last sent behind.
+	behind atomic.Int64
+	done   chan arrival
+}
+
+// arrival is what became of a passenger.
+type arrival struct {
+	answer
+	err error
+}
+
+// errUnsent: it was not sent, so nothing was done.
+var errUnsent = errors.New("not sent to etcd")
+
+func (r *registration) newBatches() convoy[*passenger] {
+	return convoy[*passenger]{
+		atOnce: batchesAtOnce,
+		load:   r.loadBatch,
+		carry:  r.carryBatch,
+		refuse: func(p *passenger) { p.done <- arrival{err: errUnsent} },
+		spawn:  r.spawn,
+	}
+}
+
+// try sends a part once, behind the fence, which it returns. errUnsent, errOutdated and what etcd refused was not done;
+// after any other error nobody knows.
+func (r *registration) try(ctx context.Context, p part) (answer, int64, error) {
+	at := &passenger{ctx: ctx, part: p, bytes: weigh(p.cmps, p.then, p.els), done: make(chan arrival, 1)}
+	r.batches.add(at)
+	select {
+	case got := <-at.done:
+		return got.answer, at.behind.Load(), got.err
+	case <-ctx.Done():
+	}
+	if r.batches.withdraw(at) {
+		return answer{}, 0, errUnsent
+	}
+	return answer{}, at.behind.Load(), context.Cause(ctx)
+}
+
+// loadBatch takes those that can go together: of one subject only the first.
+func (r *registration) loadBatch(waiting []*passenger) (batch, left []*passenger) {
+	taken := make(map[string]bool, min(len(waiting), maxBatch))
+	bytes := 0
+	for i, p := range waiting {
+		if len(batch) == maxBatch {
+			left = append(left, waiting[i:]...)
+			break
+		}
+		if taken[p.part.subject] || len(batch) > 0 && bytes+p.bytes > maxBatchBytes {
+			left = append(left, p)
+			taken[p.part.subject] = true // what comes later about it does not overtake
+			continue
+		}
+		batch = append(batch, p)
+		taken[p.part.subject] = true
+		bytes += p.bytes
+	}
+	return r.board(batch), left
+}
+
+// board notes the fence that the batch is sent behind, and leaves out those that nobody waits for any more. In this
+// order: whoever sees that a passenger may have been sent raises the fence above that.
+func (r *registration) board(batch []*passenger) []*passenger {
+	fence := r.behind()
+	return slices.DeleteFunc(batch, func(p *passenger) bool {
+		p.behind.Store(fence)
+		if p.ctx.Err() == nil {
+			return false
+		}
+		p.done <- arrival{err: errUnsent}
+		return true
+	})
+}
+
+// carryBatch sends a batch and tells each of its passengers what became of it.
+func (r *registration) carryBatch(batch []*passenger) {
+	if len(batch) == 0 {
+		return
+	}
+	got, err := r.sendBatch(batch)
+	if len(batch) > 1 && ofOne(err) {
+		r.carryApart(batch)
+		return
+	}
+	for i, p := range batch {
+		if err != nil {
+			p.done <- arrival{err: err}
+			continue
+		}
+		p.done <- arrival{answer: got[i]}
+	}
+}
+
+// carryApart sends a refused batch in halves, until only what etcd refuses alone is refused.
+func (r *registration) carryApart(batch []*passenger) {
+	half := len(batch) / 2
+	var work sync.WaitGroup
+	work.Go(func() { r.carryBatch(r.board(slices.Clone(batch[:half]))) })
+	r.carryBatch(r.board(slices.Clone(batch[half:])))
+	work.Wait()
+}
+
+// sendBatch sends a batch once. One compare of the fence is for all, and one of the epoch if any can make a claim held.
+func (r *registration) sendBatch(batch []*passenger) ([]answer, error) {
+	k := r.s.keys
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(r.key), "=", batch[0].behind.Load())}
+	then := make([]clientv3.Op, len(batch))
+	var grants []string
+	for i, p := range batch {
+		then[i] = clientv3.OpTxn(p.part.cmps, p.part.then, p.part.els)
+		if p.part.grants != "" {
+			grants = append(grants, p.part.grants)
+		}
+	}
+	if len(grants) > 0 {
+		cmps = append(cmps, clientv3.Compare(clientv3.Value(k.epoch()), "=", r.epoch.value))
+	}
+	r.s.metrics.batches.Observe(float64(len(batch)))
+	resp, err := r.s.send(context.Background(), cmps, then, []clientv3.Op{clientv3.OpGet(r.key), clientv3.OpGet(k.epoch())})
+	if err == nil && len(grants) > 0 && errors.Is(context.Cause(r.ctx), errReplaced) {
+		err = errReplaced // another answer told, while this one was in flight
+	}
+	if errors.Is(err, errReplaced) && resp.Succeeded {
+		if err := r.s.removeAll(grants, resp.Header.Revision); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !resp.Succeeded {
+		r.look(rangesOf(resp.Responses))
+		return nil, errOutdated
+	}
+	answers := make([]answer, len(batch))
+	for i, op := range resp.Responses {
+		inner := op.GetResponseTxn()
+		answers[i] = answer{
+			ok: inner.Succeeded, ops: inner.Responses, revision: resp.Header.Revision, term: resp.Header.RaftTerm, reg: r,
+		}
+	}
+	return answers, nil
+}
+
+// weigh is about how many bytes a transaction has.
+func weigh(cmps []clientv3.Cmp, branches ...[]clientv3.Op) int {
+	const overhead = 32
+	bytes := overhead
+	for i := range cmps {
+		bytes += overhead + len(cmps[i].KeyBytes())
+	}
+	for _, ops := range branches {
+		for _, op := range ops {
+			bytes += overhead + len(op.KeyBytes()) + len(op.RangeBytes()) + len(op.ValueBytes())
+			if op.IsTxn() {
+				bytes += weigh(op.Txn())
+			}
+		}
+	}
+	return bytes
+}

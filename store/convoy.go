@@ -1,0 +1,77 @@
+package store
+
+import (
+	"slices"
+	"sync"
+)
+
+// convoy carries things in groups: at once while nothing is under way, so that nobody waits for company, and together
+// what came while others were.
+type convoy[T comparable] struct {
+	// atOnce is how many groups may be under way.
+	atOnce int
+	// load takes out of what waits, in the order in which it came, what goes together now.
+	load func(waiting []T) (group, left []T)
+	// carry takes a group to its end.
+	carry func(group []T)
+	// refuse is told of what can no longer be carried.
+	refuse func(T)
+	spawn  func(func()) bool
+
+	mu       sync.Mutex
+	waiting  []T
+	underway int
+}
+
+func (c *convoy[T]) add(x T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, x)
+	if c.underway == c.atOnce {
+		return
+	}
+	group := c.next()
+	if len(group) == 0 {
+		return
+	}
+	c.underway++
+	if !c.spawn(func() { c.run(group) }) {
+		c.underway--
+		for _, x := range append(group, c.waiting...) {
+			c.refuse(x)
+		}
+		c.waiting = nil
+	}
+}
+
+// run carries group after group until nothing waits.
+func (c *convoy[T]) run(group []T) {
+	for len(group) > 0 {
+		c.carry(group)
+		c.mu.Lock()
+		group = c.next()
+		if len(group) == 0 {
+			c.underway--
+		}
+		c.mu.Unlock()
+	}
+}
+
+// next is the group that goes now. c.mu is held.
+func (c *convoy[T]) next() (group []T) {
+	for len(group) == 0 && len(c.waiting) > 0 {
+		group, c.waiting = c.load(c.waiting)
+	}
+	return group
+}
+
+// withdraw takes out what still waits. It reports false if that has gone.
+func (c *convoy[T]) withdraw(x T) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.Index(c.waiting, x)
+	if at >= 0 {
+		c.waiting = slices.Delete(c.waiting, at, at+1)
+	}
+	return at >= 0
+}
