@@ -178,7 +178,9 @@ func (k *keepers) renew() {
 	defer k.mu.Unlock()
 	for _, s := range k.lanes {
 		if s != nil {
-			s.retire(len(s.written))
+			for _, c := range s.retire(len(s.written)) {
+				k.putAgain(c)
+			}
 		}
 	}
 }

@@ -167,7 +167,7 @@ func (s *keepStream) look(now time.Time) {
 	case !s.ready:
 		s.dueOr(now, s.begun.Add(s.k.s.perTry()), func() { s.over(errNoAnswer) })
 	case blocked:
-		s.dueOr(now, later(s.answered, s.written[0].sent).Add(laneSilence), func() { s.retire(1) })
+		s.dueOr(now, later(s.answered, s.written[0].sent).Add(laneSilence), s.silent)
 	case s.current() && len(s.queue) == 0:
 		s.dueOr(now, later(s.answered, s.begun).Add(laneIdle), func() { s.over(errNoAnswer) })
 	}
@@ -189,21 +189,29 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// retire takes the lane from the stream and leaves it the first messages written, as many as may stay. All others that
-// somebody waits for are asked again on the lane's next stream.
-func (s *keepStream) retire(stay int) {
+// retire takes the lane from the stream and leaves it the first messages written, as many as may stay. All others are
+// returned: they are to be asked again.
+func (s *keepStream) retire(stay int) []*keepCall {
 	if s.current() {
 		s.k.lanes[s.lane] = nil
 	}
 	again := slices.Concat(s.written[stay:], s.queue)
 	s.written = slices.Clone(s.written[:stay])
 	s.queue, s.unsent = nil, nil
-	for _, c := range again {
-		if c.waiting > 0 {
-			s.k.put(c)
-		}
-	}
 	s.endIfLeft()
+	return again
+}
+
+// silent retires the stream all but for what blocks it.
+func (s *keepStream) silent() {
+	again := s.retire(1)
+	if s.lane < lanesPerGroup && len(again) > 0 {
+		s.k.work.Go(func() { s.k.tellApart(again) })
+		return
+	}
+	for _, c := range again {
+		s.k.putAgain(c)
+	}
 }
 
 // endIfLeft ends a retired stream on whose answers nobody waits.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 
@@ -310,6 +311,29 @@ func TestSilentStreamIsLeft(t *testing.T) {
 	mustBeRenewed(t, "the head", head)
 }
 
+// TestMoreThanFitsOnAStreamIsAnswered asks for more than is written to a silent stream, of leases that etcd does not know.
+func TestMoreThanFitsOnAStreamIsAnswered(t *testing.T) {
+	faults := etcdtest.NewFaults(t)
+	s := open(t, etcdtest.Shared(t).Client(t, faults), patient)
+	id := grant(t, s, time.Minute)
+	silent := faults.Next(repliesFor(id)).HoldReply()
+	head := renewInBackground(ctxFor(t), s, id)
+	silent.WaitDone(t)
+	const callers = 2 * unansweredAtOnce
+	inParallel(callers, callers, func(int) {
+		other := newHoldLease()
+		for laneOf(other, time.Time{}) != laneOf(id, time.Time{}) {
+			other = newHoldLease()
+		}
+		if r := renewed(t, renewInBackground(ctxFor(t), s, other)); !errors.Is(r.err, rpctypes.ErrLeaseNotFound) {
+			t.Errorf("a renewal of no lease: got %+v", r)
+		}
+	})
+	mustWait(t, head)
+	silent.Release()
+	mustBeRenewed(t, "the head", head)
+}
+
 func TestRenewedLanesOpenFreshStreams(t *testing.T) {
 	faults := etcdtest.NewFaults(t)
 	s := open(t, etcdtest.Shared(t).Client(t, faults), patient)
@@ -462,6 +486,17 @@ func TestLeasesThatRunOutTogetherDelayNoneThatStands(t *testing.T) {
 		})
 	}
 	sleep(ctx, time.Until(runOut.Add(200*time.Millisecond)))
+	unknown := make(chan time.Duration, standing)
+	for _, id := range alive { // as by a replica that has not seen them before
+		work.Go(func() {
+			sleep(ctx, 100*time.Millisecond)
+			asked := time.Now()
+			if _, err := s.keepAlive(ctx, id); err != nil {
+				t.Errorf("a renewal of a lease that stands, though unknown: %v", err)
+			}
+			unknown <- time.Since(asked)
+		})
+	}
 	var gone, unanswered int
 	var slowestLate time.Duration
 	inParallel(late, late, func(i int) {
@@ -487,7 +522,12 @@ func TestLeasesThatRunOutTogetherDelayNoneThatStands(t *testing.T) {
 	})
 	stop()
 	work.Wait()
-	t.Logf("slowest of those that stand %v; late ones: %d refused, %d unanswered, slowest %v", slowest, gone, unanswered, slowestLate)
+	var slowestUnknown time.Duration
+	for range alive {
+		slowestUnknown = max(slowestUnknown, <-unknown)
+	}
+	t.Logf("slowest of those that stand %v, not known to %v; late ones: %d refused, %d unanswered, slowest %v",
+		slowest, slowestUnknown, gone, unanswered, slowestLate)
 }
 
 func inParallel(workers, n int, do func(i int)) {
