@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -443,106 +442,4 @@ func TestLeasesSpreadOverTheLanes(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestLeasesThatRunOutTogetherDelayNoneThatStands lets thousands of etcd leases run out at once and renews some of them
-// too late, while others are renewed ten times a second.
-func TestLeasesThatRunOutTogetherDelayNoneThatStands(t *testing.T) {
-	etcd := etcdtest.New(t)
-	s := open(t, etcd.Client(t), func(c *Config) { c.WaitingTTL = 30 * time.Second })
-	const dying, standing, late = 4_000, 40, 200
-	const ttl = 5 * time.Second
-	ctx := ctxFor(t)
-	dead := make([]clientv3.LeaseID, dying)
-	inParallel(64, dying, func(i int) { dead[i] = grant(t, s, ttl) })
-	alive := make([]clientv3.LeaseID, standing)
-	inParallel(8, standing, func(i int) { alive[i] = grant(t, s, time.Minute) })
-	inParallel(64, dying, func(i int) { // so that they run out together
-		if _, err := s.keepAlive(ctx, dead[i]); err != nil {
-			t.Errorf("a renewal in time: %v", err)
-		}
-	})
-	runOut := time.Now().Add(ttl)
-
-	var mu sync.Mutex
-	var slowest time.Duration
-	renewing, stop := context.WithCancel(ctx)
-	defer stop()
-	var work sync.WaitGroup
-	for _, id := range alive {
-		work.Go(func() {
-			for renewing.Err() == nil {
-				asked := time.Now()
-				_, err := s.keepAliveBefore(ctx, id, asked.Add(30*time.Second))
-				took := time.Since(asked)
-				if err != nil || took > 5*time.Second {
-					t.Errorf("a renewal of a lease that stands: %v after %v", err, took)
-				}
-				mu.Lock()
-				slowest = max(slowest, took)
-				mu.Unlock()
-				sleep(renewing, 100*time.Millisecond)
-			}
-		})
-	}
-	sleep(ctx, time.Until(runOut.Add(200*time.Millisecond)))
-	unknown := make(chan time.Duration, standing)
-	for _, id := range alive { // as by a replica that has not seen them before
-		work.Go(func() {
-			sleep(ctx, 100*time.Millisecond)
-			asked := time.Now()
-			if _, err := s.keepAlive(ctx, id); err != nil {
-				t.Errorf("a renewal of a lease that stands, though unknown: %v", err)
-			}
-			unknown <- time.Since(asked)
-		})
-	}
-	var gone, unanswered int
-	var slowestLate time.Duration
-	inParallel(late, late, func(i int) {
-		r := renewed(t, renewInBackground(ctx, s, dead[dying-1-i]))
-		mu.Lock()
-		defer mu.Unlock()
-		slowestLate = max(slowestLate, r.took)
-		switch {
-		case r.err == nil:
-			t.Error("a lease was renewed that had run out")
-		case errors.Is(r.err, errNoAnswer):
-			unanswered++
-		default:
-			gone++
-		}
-	})
-	if slowestLate > s.perTry()+5*time.Second {
-		t.Errorf("a late renewal took %v", slowestLate)
-	}
-	eventually(t, "all that ran out are gone", func() bool {
-		resp, err := s.etcd.Leases(ctx)
-		return err == nil && len(resp.Leases) < standing+late
-	})
-	stop()
-	work.Wait()
-	var slowestUnknown time.Duration
-	for range alive {
-		slowestUnknown = max(slowestUnknown, <-unknown)
-	}
-	t.Logf("slowest of those that stand %v, not known to %v; late ones: %d refused, %d unanswered, slowest %v",
-		slowest, slowestUnknown, gone, unanswered, slowestLate)
-}
-
-func inParallel(workers, n int, do func(i int)) {
-	var work sync.WaitGroup
-	jobs := make(chan int)
-	for range workers {
-		work.Go(func() {
-			for i := range jobs {
-				do(i)
-			}
-		})
-	}
-	for i := range n {
-		jobs <- i
-	}
-	close(jobs)
-	work.Wait()
 }
