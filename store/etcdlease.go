@@ -65,38 +65,6 @@ func (s *Store) grantLease(ctx context.Context, id clientv3.LeaseID, ttl time.Du
 	}
 }
 
-// keepAlive asks etcd once to start the lease's TTL again. Its "ok" is no proof: see prove.
-func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (kept, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.perTry())
-	defer cancel() // ends the stream
-	sent := time.Now()
-	stream, err := s.leases().LeaseKeepAlive(ctx)
-	if err == nil {
-		err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)})
-	}
-	var resp *pb.LeaseKeepAliveResponse
-	if err == nil {
-		resp, err = stream.Recv()
-	}
-	if err = rpctypes.Error(err); err != nil {
-		s.metrics.failed(err)
-		return kept{}, err
-	}
-	if resp.TTL <= 0 {
-		return kept{}, rpctypes.ErrLeaseNotFound
-	}
-	return kept{sent, resp.Header.RaftTerm, time.Duration(resp.TTL) * time.Second}, nil
-}
-
-// kept is a member's word that it has started a lease's TTL again. It counts only with a linearizable read that was
-// made after it, shows the witness standing, and bears the same raft term: a leader that was paused and deposed goes
-// on saying "ok" for leases that its successor has ended.
-type kept struct {
-	sent time.Time
-	term uint64
-	ttl  time.Duration
-}
-
 // tidy revokes etcd leases that nobody needs any more, slowly and in the background: a revoke forces a disk commit.
 // What it cannot do runs out by itself.
 type tidy struct {

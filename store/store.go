@@ -64,6 +64,7 @@ type Store struct {
 	metrics *metrics
 	sight   sight
 	tidy    *tidy
+	keepers *keepers
 	hot     hot
 	// least is the shortest TTL that etcd can keep, in nanoseconds.
 	least atomic.Int64
@@ -95,10 +96,12 @@ func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	s.metrics = newMetrics(cfg.Registerer, s)
 	s.tidy = newTidy(s)
+	s.keepers = newKeepers(s)
 	r, err := s.register(ctx, nil)
 	if err != nil {
 		s.end(errClosed)
 		s.tidy.close(ctx)
+		s.keepers.close()
 		return nil, fmt.Errorf("register this replica: %w", err)
 	}
 	s.publish(r)
@@ -193,6 +196,7 @@ func (s *Store) Drain() { s.drain(ErrDraining) }
 func (s *Store) Close(ctx context.Context) error {
 	s.Drain()
 	s.end(errClosed)
+	defer s.keepers.close() // after the last renewals
 	done := make(chan struct{})
 	go func() { defer close(done); s.work.Wait() }()
 	select {
