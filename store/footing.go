@@ -79,7 +79,7 @@ func (s *Store) renewBeside(ctx context.Context, id clientv3.LeaseID, until time
 	done := make(chan kept, 1)
 	go func() {
 		defer close(done)
-		if k, err := s.keepAlive(ctx, id); err == nil {
+		if k, err := s.keepAliveBefore(ctx, id, until); err == nil {
 			done <- k
 		}
 	}()

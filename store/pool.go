@@ -63,7 +63,7 @@ func (p *pool) put(ttl time.Duration, l idleLease) {
 	p.r.spawn(func() {
 		ctx, cancel := context.WithTimeout(p.r.ctx, p.r.s.cfg.RequestBound)
 		defer cancel()
-		if k, err := p.r.s.keepAlive(ctx, l.id); err == nil {
+		if k, err := p.r.s.keepAliveBefore(ctx, l.id, l.until); err == nil {
 			p.push(ttl, idleLease{l.id, k.sent.Add(k.ttl)})
 		}
 	})

@@ -38,7 +38,7 @@ func (s *Store) Renew(ctx context.Context, id string, arrived time.Time) (Lease,
 // ErrNoLease if the witness is gone; ErrUnknown if there is no proof in time.
 func (s *Store) prove(ctx context.Context, w witness) (time.Time, error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		k, err := s.keepAlive(ctx, w.etcdLease())
+		k, err := s.keepAliveBefore(ctx, w.etcdLease(), w.until)
 		if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() != nil {
 			return time.Time{}, unknown(err)
 		}
@@ -118,6 +118,7 @@ func (s *Store) Keep(ctx context.Context, id string, tell func(Kept) error) erro
 		} else if cause != nil {
 			return cause
 		}
+		w.until = last.Add(w.ttl())
 		sent, err := s.keepOnce(streaming, w)
 		if errors.Is(err, ErrNoLease) {
 			return err
