@@ -67,7 +67,10 @@ func rates(times []time.Duration, span time.Duration, used usage) figures {
 	f[median], f[p99] = micros(percentile(times, 50)), micros(percentile(times, 99))
 	if used.known {
 		each := func(d time.Duration) float64 { return micros(d) / float64(len(times)) }
-		f[etcdCPU], f[serviceCPU], f[loadCPU] = each(used.etcd), each(used.service), each(used.load)
+		f[etcdCPU], f[loadCPU] = each(used.etcd), each(used.load)
+		if used.served {
+			f[serviceCPU] = each(used.service)
+		}
 	}
 	return f
 }

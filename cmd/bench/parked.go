@@ -8,10 +8,10 @@ import (
 
 const (
 	parkedName  = "bench/parked"
-	parkBound   = time.Minute            // for all waiters to stand in the queue
-	parkPoll    = 100 * time.Millisecond // between two looks at the queue
-	parkSettle  = 2 * time.Second        // for what was allocated on the way to be given back
-	warmClients = 16                     // that make a fresh server do everything once
+	parkBound   = time.Minute           // for all waiters to stand in the queue
+	parkPoll    = 20 * time.Millisecond // between two looks at the queue
+	parkStep    = 250                   // waiters that come at once: etcd refuses what has to wait for too long
+	warmClients = 16                    // that make a fresh server do everything once
 )
 
 // parkedWorkload has n clients wait for one lock, and nothing happen: what a waiter takes while it waits. Each system has
@@ -63,11 +63,13 @@ func park(ctx context.Context, r *rig, n int, c contestant) (s sample, err error
 	ended := make(chan error, n)
 	for i := range n {
 		go func() { ended <- all[i].acquire(ctx, parkedName) }()
+		if standing := i + 1; standing%parkStep == 0 || standing == n {
+			if err := queued(ctx, r, c, parkedName, standing, ended); err != nil {
+				return s, err
+			}
+		}
 	}
-	if err := queued(ctx, r, c, parkedName, n, ended); err != nil {
-		return s, err
-	}
-	sleep(ctx, parkSettle)
+	sleep(ctx, r.cfg.settle)
 	etcdAfter, etcdKnown := memoryOf(r.members)
 	serviceAfter, serviceKnown := memoryOf(c.service(r))
 	before, began := r.usageOf(c.service(r))(), time.Now()

@@ -36,6 +36,9 @@ func writeProfiles(ctx context.Context, r *rig) error {
 		return err
 	}
 	r.tell("profiling acquire and release, %s", plural(profiledClients, "client"))
+	for _, p := range append(r.service(), r.members...) {
+		os.Remove(filepath.Join(dir, p.name+".pprof")) // of an earlier run
+	}
 	own, err := startProfile(filepath.Join(dir, "load.pprof"))
 	if err != nil {
 		return err
@@ -56,11 +59,11 @@ func writeProfiles(ctx context.Context, r *rig) error {
 	return errors.Join(errs...)
 }
 
-// profileWritten waits for a profile, which is written when it ends.
+// profileWritten waits for a profile, which has its name when all of it is written.
 func profileWritten(ctx context.Context, path string) error {
 	late := pause(profileBound)
 	for {
-		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		if _, err := os.Stat(path); err == nil {
 			return nil
 		}
 		select {

@@ -51,7 +51,7 @@ func newRig(ctx context.Context, cfg settings, under string, tell func(string, .
 	if r.dir, err = os.MkdirTemp(under, "latchkey-bench-"); err != nil {
 		return r, err
 	}
-	if r.binary == "" {
+	if r.binary == "" && cfg.profile == "" {
 		tell("building latchkey")
 		if err := r.build(ctx); err != nil {
 			return r, err
@@ -224,11 +224,10 @@ func (r *rig) service() []*process {
 // usageOf looks at what etcd, a service and this process have used.
 func (r *rig) usageOf(service []*process) func() usage {
 	return func() (u usage) {
-		var etcd, served bool
-		u.etcd, etcd = cpuOf(r.members)
-		u.service, served = cpuOf(service)
+		etcd, etcdKnown := cpuOf(r.members)
+		served, servedKnown := cpuOf(service)
 		own, err := ownCPU()
-		u.load, u.known = own, etcd && served && err == nil
+		u = usage{etcd, served, own, etcdKnown && servedKnown && err == nil, len(service) > 0}
 		return u
 	}
 }
@@ -247,6 +246,9 @@ func (r *rig) close(keep bool) {
 	for _, p := range r.members {
 		p.kill()
 		os.RemoveAll(filepath.Join(r.dir, p.name))
+	}
+	if r.binary != r.cfg.latchkey {
+		os.Remove(r.binary)
 	}
 	if !keep {
 		os.RemoveAll(r.dir)

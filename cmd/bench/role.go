@@ -42,22 +42,25 @@ func playRole(encoded string) error {
 const (
 	profileTo  = "profile to "
 	profileEnd = "end the profile"
+
+	unfinished = ".part"
 )
 
 // obey writes a CPU profile when told to, and ends the process when the benchmark, which holds the other end, is gone.
 func obey() {
-	var out *os.File
+	var out *os.File // under another name until all of it is written
 	for words := bufio.NewScanner(os.Stdin); words.Scan(); {
 		path, begin := strings.CutPrefix(words.Text(), profileTo)
 		switch {
 		case begin:
 			var err error
-			if out, err = startProfile(path); err != nil {
+			if out, err = startProfile(path + unfinished); err != nil {
 				fmt.Fprintln(os.Stderr, "bench:", err)
 			}
 		case words.Text() == profileEnd && out != nil:
 			pprof.StopCPUProfile()
-			if err := out.Close(); err != nil {
+			err := errors.Join(out.Close(), os.Rename(out.Name(), strings.TrimSuffix(out.Name(), unfinished)))
+			if err != nil {
 				fmt.Fprintln(os.Stderr, "bench:", err)
 			}
 			out = nil

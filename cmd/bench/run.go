@@ -31,7 +31,7 @@ func run(ctx context.Context, cfg settings, out, told io.Writer) (err error) {
 	}
 	r, err := newRig(ctx, cfg, "", tell)
 	defer func() {
-		keep := err != nil && !errors.Is(err, errFailed) && ctx.Err() == nil
+		keep := err != nil && ctx.Err() == nil
 		if r.close(keep); keep {
 			tell("logs are kept in %s", r.dir)
 		}
@@ -98,7 +98,7 @@ func (w workload) measure(ctx context.Context, r *rig) (cells []cell, err error)
 				return nil, context.Cause(ctx)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", measured[k].system, err)
+				s.add(err)
 			}
 			cells[k].take(s)
 			rounds[k] = append(rounds[k], s.figures)

@@ -20,13 +20,14 @@ type settings struct {
 	profile  string // a directory
 	latchkey string // a binary; built if empty
 
-	cycling  []int // clients, each on a name of its own
-	handing  []int // clients on one name
-	spread   int   // clients on one name over several replicas
-	renewing int   // clients
-	parked   []int // waiters
-	rest     time.Duration
-	dying    int // holders that die
+	cycling  []int         // clients, each on a name of its own
+	handing  []int         // clients on one name
+	spread   int           // clients on one name over several replicas
+	renewing int           // clients
+	parked   []int         // waiters
+	settle   time.Duration // for what was allocated on the way to the queue to be given back
+	rest     time.Duration // over which CPU time is measured of waiters at rest
+	dying    int           // holders that die
 	dyingTTL time.Duration
 	held     []int // locks held while one more is taken
 	waiting  []int // clients on one name, in the growth of a hand-off
@@ -42,7 +43,7 @@ func ordinary() settings {
 	return settings{
 		rounds: 3, slice: 1500 * time.Millisecond, warm: 500 * time.Millisecond, members: 1,
 		cycling: []int{1, 16, 64, 256}, handing: []int{2, 16, 128}, spread: 16, renewing: 64,
-		parked: []int{1000, 5000}, rest: 5 * time.Second,
+		parked: []int{1000, 5000}, settle: 2 * time.Second, rest: 5 * time.Second,
 		dying: 8, dyingTTL: 5 * time.Second,
 		held: []int{10, 1000, 10_000, 100_000}, waiting: []int{2, 100, 1000, 5000},
 	}
@@ -52,6 +53,7 @@ func ordinary() settings {
 func shortened() settings {
 	s := ordinary()
 	s.rounds, s.slice, s.warm = 1, 700*time.Millisecond, 200*time.Millisecond
+	s.cycling, s.handing = []int{1, 64, 256}, []int{16, 128}
 	s.parked, s.rest = []int{1000}, 2*time.Second
 	s.held, s.waiting = []int{10, 1000}, []int{2, 100}
 	return s

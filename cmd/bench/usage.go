@@ -5,11 +5,11 @@ import "time"
 // usage is the CPU time that processes have used so far. Not every system tells.
 type usage struct {
 	etcd, service, load time.Duration
-	known               bool
+	known, served       bool // served: there is a service
 }
 
 func (u usage) since(before usage) usage {
-	return usage{u.etcd - before.etcd, u.service - before.service, u.load - before.load, u.known && before.known}
+	return usage{u.etcd - before.etcd, u.service - before.service, u.load - before.load, u.known && before.known, u.served}
 }
 
 // cpuOf is what processes have used together.
