@@ -83,8 +83,9 @@ type keepCall struct {
 	// got and err are the outcome, once done is closed.
 	got kept
 	err error
-	// The rest is guarded by the keepers' mu.
+	// The rest is guarded by the keepers' mu, or while it is on no stream, tellApart's.
 	until   time.Time
+	runOut  bool
 	waiting int
 	on      *keepStream
 	sent    time.Time
