@@ -17,7 +17,7 @@ import (
 
 const (
 	// batchesAtOnce is how many batches are under way together.
-	batchesAtOnce = 2
+	batchesAtOnce = 1
 	// maxBatch bounds a batch. Etcd takes 128 operations, and counts those of the levels above with the nested ones.
 	maxBatch = 96
 	// maxBatchBytes keeps a batch well below the 1.5 MiB that etcd takes.
@@ -57,7 +57,7 @@ func (r *registration) newBatches() convoy[*passenger] {
 // after any other error nobody knows.
 func (r *registration) try(ctx context.Context, p part) (answer, int64, error) {
 	at := &passenger{ctx: ctx, part: p, bytes: weigh(p.cmps, p.then, p.els), done: make(chan arrival, 1)}
-	r.batches.add(at)
+	r.batches.add(at, p.urgent)
 	select {
 	case got := <-at.done:
 		return got.answer, at.behind.Load(), got.err

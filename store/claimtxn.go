@@ -97,7 +97,7 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 	ans, err := a.s.commit(ctx, bound, func(r *registration, again bool) (part, error) {
 		if !taken && (f == nil || f.own && again) {
 			var err error
-			if f, err = r.footing(ctx, a.wish.claim); err != nil {
+			if f, err = r.footing(ctx, a.wish.claim, a.c.Arrived); err != nil {
 				return part{}, err
 			}
 			tried = append(tried, f.id)

@@ -19,6 +19,8 @@ type part struct {
 	then, els []clientv3.Op
 	// grants is the key of the claim that it can make held, or "": with one the epoch is compared too.
 	grants string
+	// urgent says that others wait for this one: it is not kept back for those under way.
+	urgent bool
 }
 
 // answer is what etcd said to a part.

@@ -6,9 +6,9 @@ import (
 )
 
 // convoy carries things in groups: at once while nothing is under way, so that nobody waits for company, and together
-// what came while others were.
+// what came while others were. One that is urgent does not wait for those, but takes with it what waits.
 type convoy[T comparable] struct {
-	// atOnce is how many groups may be under way.
+	// atOnce is how many groups may be under way; one more for what is urgent.
 	atOnce int
 	// load takes out of what waits, in the order in which it came, what goes together now.
 	load func(waiting []T) (group, left []T)
@@ -23,11 +23,11 @@ type convoy[T comparable] struct {
 	underway int
 }
 
-func (c *convoy[T]) add(x T) {
+func (c *convoy[T]) add(x T, urgent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, x)
-	if c.underway == c.atOnce {
+	if c.underway > c.atOnce || c.underway == c.atOnce && !urgent {
 		return
 	}
 	group := c.next()
@@ -44,12 +44,15 @@ func (c *convoy[T]) add(x T) {
 	}
 }
 
-// run carries group after group until nothing waits.
+// run carries group after group until nothing waits, or as many as may be are under way besides.
 func (c *convoy[T]) run(group []T) {
 	for len(group) > 0 {
 		c.carry(group)
 		c.mu.Lock()
-		group = c.next()
+		group = nil
+		if c.underway <= c.atOnce {
+			group = c.next()
+		}
 		if len(group) == 0 {
 			c.underway--
 		}

@@ -15,24 +15,32 @@ import (
 type footing struct {
 	r   *registration
 	own bool
-	id  clientv3.LeaseID
-	ttl time.Duration
-	// sent is when it was begun; until, up to when it is known to last.
+	// client is the public id of a client's lease.
+	client string
+	id     clientv3.LeaseID
+	ttl    time.Duration
+	// sent is when it was last started for certain; until, up to when it is known to last.
 	sent, until time.Time
 	// renewed tells of the renewal beside the transaction; nil without one.
 	renewed <-chan kept
 }
 
-// footing makes one for a claim.
-func (r *registration) footing(ctx context.Context, c claim) (*footing, error) {
+// freshPart is the part of its TTL for which a renewal need not be repeated when the lease goes to another claim: half of
+// what may have passed when a client is told that it holds.
+const freshPart = 6
+
+// footing makes one for a claim that somebody has been waiting for since then.
+func (r *registration) footing(ctx context.Context, c claim, since time.Time) (*footing, error) {
 	if c.ClientLease != "" {
-		f := &footing{r: r, id: c.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease)}
+		f := &footing{r: r, client: c.ClientLease, id: c.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease)}
 		f.renewed = r.s.renewBeside(ctx, f.id, f.until)
 		return f, nil
 	}
 	if idle, ok := r.pool.take(c.ttl()); ok {
-		f := &footing{r: r, own: true, id: idle.id, ttl: c.ttl(), until: idle.until}
-		f.renewed = r.s.renewBeside(ctx, f.id, f.until)
+		f := &footing{r: r, own: true, id: idle.id, ttl: c.ttl(), sent: idle.proven, until: idle.until}
+		if f.sent.Before(since) || time.Since(f.sent) > f.ttl/freshPart {
+			f.renewed = r.s.renewBeside(ctx, f.id, f.until)
+		}
 		return f, nil
 	}
 	id := newHoldLease()
@@ -56,7 +64,11 @@ func (f *footing) proven(term uint64) time.Time {
 	if f.renewed == nil {
 		return f.sent
 	}
-	return (<-f.renewed).provenBy(term)
+	sent := (<-f.renewed).provenBy(term)
+	if !f.own && !sent.IsZero() {
+		f.r.witnesses.extend(f.client, sent.Add(f.ttl))
+	}
+	return sent
 }
 
 // unused gives a footing back that certainly nothing is on.
@@ -71,7 +83,7 @@ func (f *footing) unused() {
 		}
 	default:
 	}
-	f.r.pool.put(f.ttl, idleLease{f.id, f.until})
+	f.r.pool.put(f.ttl, idleLease{f.id, f.until, f.sent})
 }
 
 // renewBeside starts a renewal that goes on beside a transaction. The lease is known to last until then.

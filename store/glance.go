@@ -74,7 +74,7 @@ func (s *Store) readKey(ctx context.Context, key string, opts ...clientv3.OpOpti
 			return got.ranges[0], got.header, nil
 		}
 		g := &glance{ctx, op, make(chan sighting, 1)}
-		r.glances.add(g)
+		r.glances.add(g, false)
 		var got sighting
 		select {
 		case got = <-g.done:

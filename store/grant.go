@@ -23,13 +23,13 @@ func (p *place) grant() {
 	r := p.line.r
 	again := false
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, grantRetry) {
-		st, wanted := p.wanted(again)
+		st, since, wanted := p.wanted(again)
 		if !wanted {
 			return
 		}
 		again = true
 		ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
-		got, sent, err := r.grant(ctx, st)
+		got, sent, err := r.grant(ctx, st, since)
 		cancel()
 		if p.granted(got, sent, err) {
 			return
@@ -38,13 +38,13 @@ func (p *place) grant() {
 	}
 }
 
-// wanted is the claim as last seen, while it is queued and somebody waits for it here. One whose wait is over wants the
-// first try, but not another.
-func (p *place) wanted(again bool) (standing, bool) {
+// wanted is the claim as last seen, while it is queued and somebody waits for it here, and since when the last of them
+// does. One whose wait is over wants the first try, but not another.
+func (p *place) wanted(again bool) (st standing, since time.Time, wanted bool) {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
-	wanted := p.attached > 0 && p.over == nil && !p.st.Held && p.line.r.ctx.Err() == nil
-	return p.st, wanted && !(again && p.ending > 0)
+	wanted = p.attached > 0 && p.over == nil && !p.st.Held && p.line.r.ctx.Err() == nil
+	return p.st, p.since, wanted && !(again && p.ending > 0)
 }
 
 // granted notes how a grant went, and reports whether there is nothing more to try.
@@ -78,11 +78,11 @@ func (p *place) granted(got standing, sent time.Time, err error) bool {
 // grant is one transaction: if the claim is as it was last seen, put it held, on an etcd lease that is its own or its
 // client's. A second put keeps the create-revision, and with it place and token.
 //
-// It returns the claim as held and when its lease was last started; zero if that is not proven. Else errMoved with the
+// since is when the last of those who wait for it came: the lease must have been started after that. It returns the claim as held and when its lease was last started; zero if that is not proven. Else errMoved with the
 // claim as it stands, ErrNoLock if it is gone, ErrNoLease if its client's lease is, or what commit fails with.
-func (r *registration) grant(ctx context.Context, st standing) (standing, time.Time, error) {
+func (r *registration) grant(ctx context.Context, st standing, since time.Time) (standing, time.Time, error) {
 	for {
-		got, sent, err := r.grantOnce(ctx, st)
+		got, sent, err := r.grantOnce(ctx, st, since)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && st.ClientLease != "":
 			err = ErrNoLease
@@ -93,13 +93,13 @@ func (r *registration) grant(ctx context.Context, st standing) (standing, time.T
 	}
 }
 
-func (r *registration) grantOnce(ctx context.Context, st standing) (standing, time.Time, error) {
+func (r *registration) grantOnce(ctx context.Context, st standing, since time.Time) (standing, time.Time, error) {
 	var f *footing
 	var held standing
 	a, err := r.s.commit(ctx, r, func(r *registration, again bool) (part, error) {
 		if f == nil || f.own && again {
 			var err error
-			if f, err = r.footing(ctx, st.claim); err != nil {
+			if f, err = r.footing(ctx, st.claim, since); err != nil {
 				return part{}, err
 			}
 		}
@@ -133,6 +133,7 @@ func (r *registration) grantPart(st, held standing) part {
 	p := part{
 		subject: r.s.keys.queue(st.name),
 		grants:  st.key,
+		urgent:  true,
 		cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
 		then:    []clientv3.Op{clientv3.OpPut(st.key, held.encode(), clientv3.WithLease(held.Lease))},
 		els:     []clientv3.Op{clientv3.OpGet(st.key)},

@@ -12,10 +12,11 @@ import (
 // hand-off, where the event of the release and a second write would be needed. If any compare of the grant fails, the
 // transaction just releases, and the line grants as ever.
 type heir struct {
-	p    *place
-	st   standing
-	f    *footing
-	held standing
+	p     *place
+	st    standing
+	since time.Time
+	f     *footing
+	held  standing
 	// tried says that the transaction last sent was to grant it.
 	tried bool
 }
@@ -43,7 +44,7 @@ func (s *Store) heirOf(want lockID) *heir {
 		return nil
 	}
 	p.busy, p.turn = true, time.Now()
-	return &heir{p: p, st: p.st}
+	return &heir{p: p, st: p.st, since: p.since}
 }
 
 // behind is the second claim of a queue whose first one is the one named; nil if the view does not show that. l.mu is
@@ -85,7 +86,7 @@ func (h *heir) commit(ctx context.Context, s *Store, want lockID) (answer, error
 func (h *heir) prepare(ctx context.Context, r *registration) bool {
 	if h.f == nil {
 		var err error
-		if h.f, err = r.footing(ctx, h.st.claim); err != nil {
+		if h.f, err = r.footing(ctx, h.st.claim, h.since); err != nil {
 			return false
 		}
 	}
@@ -101,6 +102,7 @@ func (h *heir) part(r *registration, want lockID) part {
 	return part{
 		subject: release.subject,
 		grants:  grant.grants,
+		urgent:  grant.urgent,
 		cmps:    release.cmps,
 		then:    []clientv3.Op{clientv3.OpTxn(grant.cmps, both, alone)},
 	}

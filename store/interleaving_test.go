@@ -91,7 +91,7 @@ func TestLateBeliefInAQueuedClaimChangesNothing(t *testing.T) {
 	if now, err := r.adopt(ctxFor(t), old, sl); err != nil || !now.Held {
 		t.Errorf("a late adoption: got %+v, %v, want it told that the claim is held", now, err)
 	}
-	if now, _, err := r.grant(ctxFor(t), old); err != nil || now.Lease != after.Lease {
+	if now, _, err := r.grant(ctxFor(t), old, time.Now()); err != nil || now.Lease != after.Lease {
 		t.Errorf("a late grant: got %+v, %v, want A's grant", now, err)
 	}
 	if now, err := r.takeOut(ctxFor(t), old); err != nil || !now.Held { // lapse and leaving are this

@@ -17,6 +17,8 @@ type place struct {
 	// findable says that somebody can ask for the claim again: it has a key or a client's lease, or its id was told.
 	findable bool
 	attached int
+	// since is when the last request came that is attached.
+	since time.Time
 	// busy says that a transaction about this claim is under way: there is only one at a time.
 	busy bool
 	// ending counts the requests whose wait is over and which wait for that transaction.
@@ -99,6 +101,7 @@ func (r *registration) attachTo(st standing) *place {
 
 func (p *place) attach(findable bool) {
 	p.attached++
+	p.since = time.Now()
 	p.findable = p.findable || findable
 	if p.timer != nil {
 		p.timer.Stop()

@@ -19,10 +19,13 @@ type pool struct {
 	size int
 }
 
-// idleLease certainly has time left until then, or so a member said: what is on it tells.
+// idleLease is one that nothing is on.
 type idleLease struct {
-	id    clientv3.LeaseID
+	id clientv3.LeaseID
+	// until is how long it lasts, by the last renewal that a member answered.
 	until time.Time
+	// proven is when the last renewal was sent that is known to count; zero if none is.
+	proven time.Time
 }
 
 const (
@@ -64,7 +67,7 @@ func (p *pool) put(ttl time.Duration, l idleLease) {
 		ctx, cancel := context.WithTimeout(p.r.ctx, p.r.s.cfg.RequestBound)
 		defer cancel()
 		if k, err := p.r.s.keepAliveBefore(ctx, l.id, l.until); err == nil {
-			p.push(ttl, idleLease{l.id, k.sent.Add(k.ttl)})
+			p.push(ttl, idleLease{id: l.id, until: k.sent.Add(k.ttl)})
 		}
 	})
 }

@@ -59,7 +59,11 @@ func (s *Store) freeLease(r *registration, id lockID, deleted *pb.DeleteRangeRes
 		return err
 	}
 	if st.Held && st.ClientLease == "" {
-		r.pool.put(st.ttl(), idleLease{st.Lease, until})
+		idle := idleLease{id: st.Lease, until: until}
+		if !until.IsZero() {
+			idle.proven = until.Add(-st.ttl())
+		}
+		r.pool.put(st.ttl(), idle)
 	}
 	return nil
 }

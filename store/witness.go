@@ -175,6 +175,15 @@ func (w *witnesses) put(found witness) {
 	w.keep(found.id, &found)
 }
 
+// extend notes until when the etcd lease of a witness lasts, if it is remembered.
+func (w *witnesses) extend(id string, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := w.find(id); k != nil && until.After(k.until) {
+		k.until = until
+	}
+}
+
 // drop forgets one, and tells until when its etcd lease was known to last.
 func (w *witnesses) drop(id string) (until time.Time) {
 	w.mu.Lock()
