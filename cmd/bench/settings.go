@@ -53,7 +53,7 @@ func ordinary() settings {
 // shortened is for a look of about a minute.
 func shortened() settings {
 	s := ordinary()
-	s.rounds, s.slice, s.warm = 1, 700*time.Millisecond, 200*time.Millisecond
+	s.rounds, s.slice, s.warm = 1, 500*time.Millisecond, 150*time.Millisecond
 	s.cycling, s.handing = []int{1, 64, 256}, []int{16, 128}
 	s.parked, s.settle, s.rest = []int{1000}, time.Second, 2*time.Second
 	s.held, s.waiting = []int{10, 1000}, []int{2, 100}
@@ -67,7 +67,7 @@ func parse(args []string, help io.Writer) (settings, error) {
 	only := flags.String("only", "", "measure the workloads whose name matches this `regexp`: "+
 		"cycle/N, hand-off/N, hand-off/N/R-replicas, renew/N, parked/N, dead-holder, growth/held, growth/waiting")
 	rounds := flags.Int("rounds", 0, "rounds of which the median is told (default 3; 1 with -short)")
-	slice := flags.Duration("slice", 0, "measured of each system in each round (default 1.5s; 700ms with -short)")
+	slice := flags.Duration("slice", 0, "measured of each system in each round (default 1.5s; 500ms with -short)")
 	members := flags.Int("members", 1, "members of the etcd")
 	apart := flags.Bool("apart", false, "give each client of etcd-go a connection of its own, as clients on machines of their own have; else all share one")
 	json := flags.String("json", "", "write the result as JSON to this `file` too; - for standard output, instead of the tables")
