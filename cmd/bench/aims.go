@@ -17,7 +17,7 @@ type aim struct {
 	AtLeast  bool    `json:"at_least"`       // else at the most
 	Bound    float64 `json:"bound"`
 
-	Value   *float64 `json:"value"` // absent if it was not measured
+	Value   *float64 `json:"value,omitempty"` // absent if it was not measured
 	Verdict string   `json:"verdict"`
 }
 

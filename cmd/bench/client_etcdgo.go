@@ -8,17 +8,27 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// etcdGoClient is a client of etcd's own mutex in Go. Clients share one connection, as the goroutines of a program do.
+// etcdGoClient is a client of etcd's own mutex in Go.
 type etcdGoClient struct {
 	etcd    *clientv3.Client
+	hangUp  func() error
 	session *concurrency.Session // of the client; none: each lock has its own
 	ttl     time.Duration
 	own     *concurrency.Session // of the lock it holds
 	mutex   *concurrency.Mutex
 }
 
-func newEtcdGoClient(etcd *clientv3.Client) *etcdGoClient {
-	return &etcdGoClient{etcd: etcd, ttl: ownTTL}
+// newEtcdGoClient is one of clients that share a connection, as the goroutines of a program do, unless they are apart.
+func newEtcdGoClient(r *rig) (*etcdGoClient, error) {
+	c := &etcdGoClient{etcd: r.etcd, hangUp: func() error { return nil }, ttl: ownTTL}
+	if r.cfg.apart {
+		var err error
+		if c.etcd, err = dialEtcd(r.endpoints); err != nil {
+			return nil, err
+		}
+		c.hangUp = c.etcd.Close
+	}
+	return c, nil
 }
 
 func (c *etcdGoClient) onLease() (err error) {
@@ -40,7 +50,11 @@ func (c *etcdGoClient) acquire(ctx context.Context, name string) (err error) {
 		session = c.own
 	}
 	c.mutex = concurrency.NewMutex(session, name)
-	return c.mutex.Lock(ctx)
+	err = c.mutex.Lock(ctx)
+	if err != nil && c.session == nil {
+		c.own.Close() // it would be kept alive for ever
+	}
+	return err
 }
 
 // release ends a lock's own session, which frees the lock in one request.
@@ -66,4 +80,5 @@ func (c *etcdGoClient) close(context.Context) {
 	if c.session != nil {
 		c.session.Close()
 	}
+	c.hangUp()
 }

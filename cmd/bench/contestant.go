@@ -50,10 +50,17 @@ var (
 		return c, c.onLease(ctx)
 	}}
 	byEtcdGoOwn = contestant{etcdGoOwn, nobody, func(_ context.Context, r *rig, i int) (client, error) {
-		return newEtcdGoClient(r.etcd), nil
+		c, err := newEtcdGoClient(r)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
 	}}
 	byEtcdGoLease = contestant{etcdGoLease, nobody, func(_ context.Context, r *rig, i int) (client, error) {
-		c := newEtcdGoClient(r.etcd)
+		c, err := newEtcdGoClient(r)
+		if err != nil {
+			return nil, err
+		}
 		return c, c.onLease()
 	}}
 	byGatewayOwn = contestant{gatewayOwn, nobody, func(_ context.Context, r *rig, i int) (client, error) {

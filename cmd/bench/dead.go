@@ -29,14 +29,20 @@ func deadWorkload(cfg settings) workload {
 			var all []trial
 			for _, p := range pairs {
 				told := make(chan deaths, 1)
-				go func() { told <- die(ctx, r, p.holds, p.waits) }()
+				go func() {
+					defer close(told)
+					told <- die(ctx, r, p.holds, p.waits)
+				}()
 				all = append(all, trial{
 					system: p.waits.system,
 					slice: func(context.Context) (sample, error) {
 						d := <-told
 						return d.sample, d.err
 					},
-					close: func(context.Context) {},
+					close: func(context.Context) {
+						for range told { // until it has ended, asked for or not
+						}
+					},
 				})
 			}
 			return all, nil
@@ -51,7 +57,10 @@ var (
 		return c, nil
 	}}
 	dyingInEtcdGo = contestant{etcdGoOwn, nobody, func(_ context.Context, r *rig, i int) (client, error) {
-		c := newEtcdGoClient(r.etcd)
+		c, err := newEtcdGoClient(r)
+		if err != nil {
+			return nil, err
+		}
 		c.ttl = r.cfg.dyingTTL
 		return c, nil
 	}}

@@ -18,7 +18,7 @@ const (
 	loadCPU    metric = "load_cpu_us"
 
 	serviceMemory metric = "service_kib_a_waiter"
-	etcdMemory    metric = "etcd_kib_a_waiter"
+	etcdMemory    metric = "etcd_kib_a_waiter"        // at each member
 	serviceRest   metric = "service_rest_cpu_percent" // of a core
 	etcdRest      metric = "etcd_rest_cpu_percent"
 

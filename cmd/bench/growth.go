@@ -22,7 +22,7 @@ func heldWorkload(cfg settings) workload {
 		open: func(ctx context.Context, r *rig) ([]trial, error) {
 			fresh, err := r.fresh(ctx)
 			if err != nil {
-				fresh.close(true)
+				fresh.end()
 				return nil, err
 			}
 			all := []trial{ending(fresh)}
@@ -30,15 +30,15 @@ func heldWorkload(cfg settings) workload {
 			if err != nil {
 				return all, err
 			}
-			held := 0
+			have := 0
 			for _, n := range cfg.held {
 				all = append(all, trial{
 					system: heldSystem(n),
 					slice: func(ctx context.Context) (sample, error) {
-						if err := fill(ctx, holders, held, n); err != nil {
+						if err := fill(ctx, holders, have, n); err != nil {
 							return sample{}, err
 						}
-						held = n
+						have = n
 						return growthSample(ctx, fresh, byLatchkeyOwn)
 					},
 				})
@@ -49,7 +49,7 @@ func heldWorkload(cfg settings) workload {
 }
 
 // ending measures nothing: it ends a rig with its workload.
-func ending(r *rig) trial { return trial{close: func(context.Context) { r.close(false) }} }
+func ending(r *rig) trial { return trial{close: func(context.Context) { r.end() }} }
 
 func heldSystem(n int) string { return fmt.Sprintf("latchkey, %d held", n) }
 
@@ -91,7 +91,7 @@ func waitingWorkload(cfg settings) workload {
 		open: func(ctx context.Context, r *rig) ([]trial, error) {
 			fresh, err := r.fresh(ctx)
 			if err != nil {
-				fresh.close(true)
+				fresh.end()
 				return nil, err
 			}
 			all := []trial{ending(fresh)}
@@ -108,14 +108,11 @@ func waitingWorkload(cfg settings) workload {
 
 func passAmong(ctx context.Context, r *rig, c contestant, n int) (s sample, err error) {
 	name := fmt.Sprintf("bench/among/%d", n)
-	first, err := c.client(ctx, r, 0)
+	first, err := held(ctx, r, c, name)
 	if err != nil {
 		return s, err
 	}
 	defer first.close(ctx)
-	if err := first.acquire(ctx, name); err != nil {
-		return s, err
-	}
 	all, err := c.crew(ctx, r, n)
 	defer all.close(ctx)
 	if err != nil {

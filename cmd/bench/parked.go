@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -38,20 +39,16 @@ func parkedWorkload(n int) workload {
 // park has n clients of a contestant wait for a lock behind one that holds it.
 func park(ctx context.Context, r *rig, n int, c contestant) (s sample, err error) {
 	r, err = r.fresh(ctx)
-	defer func() { r.close(err != nil) }()
+	defer r.end()
 	if err != nil {
 		return s, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	holder, err := c.client(ctx, r, 0)
-	if err != nil {
-		return s, err
-	}
 	if err := exercise(ctx, r, c); err != nil {
 		return s, err
 	}
-	if err := holder.acquire(ctx, parkedName); err != nil {
+	if _, err := held(ctx, r, c, parkedName); err != nil {
 		return s, err
 	}
 	etcdBefore, _ := memoryOf(r.members)
@@ -77,12 +74,12 @@ func park(ctx context.Context, r *rig, n int, c contestant) (s sample, err error
 	used, span := r.usageOf(c.service(r))().since(before), time.Since(began)
 	select {
 	case err := <-ended:
-		return s, fmt.Errorf("a waiter behind a lock that is held came back: %w", err)
+		return s, cameBack(err)
 	default:
 	}
 	s.done, s.figures = n, figures{}
 	if etcdKnown {
-		s.figures[etcdMemory] = kib(etcdAfter-etcdBefore) / float64(n)
+		s.figures[etcdMemory] = kib(etcdAfter-etcdBefore) / float64(n*len(r.members))
 	}
 	if used.known {
 		s.figures[etcdRest] = 100 * used.etcd.Seconds() / span.Seconds()
@@ -92,6 +89,26 @@ func park(ctx context.Context, r *rig, n int, c contestant) (s sample, err error
 		s.figures[serviceRest] = 100 * used.service.Seconds() / span.Seconds()
 	}
 	return s, nil
+}
+
+// held is a client that holds a lock for as long as it takes for others to stand in the queue.
+func held(ctx context.Context, r *rig, c contestant, name string) (client, error) {
+	if c.system == latchkeyWaiter {
+		c = byLatchkeyLease
+	}
+	holder, err := c.client(ctx, r, 0)
+	if err != nil {
+		return nil, err
+	}
+	return holder, holder.acquire(ctx, name)
+}
+
+// cameBack is what is wrong with a waiter that has ended before its turn.
+func cameBack(err error) error {
+	if err == nil {
+		err = errors.New("it was granted a lock that is held")
+	}
+	return fmt.Errorf("a waiter came back: %w", err)
 }
 
 // exercise makes fresh servers do what they do.
@@ -119,7 +136,7 @@ func queued(ctx context.Context, r *rig, c contestant, name string, n int, ended
 		}
 		select {
 		case err := <-ended:
-			return fmt.Errorf("a waiter came back: %w", err)
+			return cameBack(err)
 		case <-late:
 			return fmt.Errorf("after %v %d of %d wait", parkBound, waiting, n)
 		case <-ctx.Done():

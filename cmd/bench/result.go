@@ -32,6 +32,7 @@ func (c *cell) take(s sample) {
 type result struct {
 	Machine machine `json:"machine"`
 	Members int     `json:"etcd_members"`
+	Apart   bool    `json:"etcd_go_apart"`
 	Rounds  int     `json:"rounds"`
 	Slice   float64 `json:"slice_s"`
 	Seconds float64 `json:"took_s"`
@@ -40,7 +41,17 @@ type result struct {
 }
 
 func newResult(cfg settings) *result {
-	return &result{Machine: thisMachine(), Members: cfg.members, Rounds: cfg.rounds, Slice: cfg.slice.Seconds(), Aims: aims(cfg)}
+	return &result{Machine: thisMachine(), Members: cfg.members, Apart: cfg.apart, Rounds: cfg.rounds, Slice: cfg.slice.Seconds(), Aims: aims(cfg)}
+}
+
+// heading says what was measured, and on what.
+func (r *result) heading(out io.Writer) {
+	connection := "share a connection"
+	if r.Apart {
+		connection = "have a connection each"
+	}
+	fmt.Fprintf(out, "%s, %s, %s; etcd has %s; clients of etcd-go %s; the median of %s of %.2g s\n",
+		r.Machine.System, plural(r.Machine.CPUs, "CPU"), r.Machine.Go, plural(r.Members, "member"), connection, plural(r.Rounds, "round"), r.Slice)
 }
 
 func (r *result) add(cells []cell) { r.Cells = append(r.Cells, cells...) }

@@ -103,7 +103,7 @@ func (r *rig) startEtcd(ctx context.Context) error {
 		r.members = append(r.members, p)
 		r.endpoints = append(r.endpoints, spec.ClientURL)
 	}
-	if r.etcd, err = clientv3.New(clientv3.Config{Endpoints: r.endpoints, DialTimeout: readyBound, Logger: zap.NewNop()}); err != nil {
+	if r.etcd, err = dialEtcd(r.endpoints); err != nil {
 		return err
 	}
 	for i, p := range r.members {
@@ -119,6 +119,10 @@ func (r *rig) startEtcd(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func dialEtcd(endpoints []string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: readyBound, Logger: zap.NewNop()})
 }
 
 func (r *rig) startCeiling(ctx context.Context) error {
@@ -177,7 +181,7 @@ func (r *rig) gather(narrow *rig) {
 	}
 }
 
-// fresh is a rig of its own, whose servers have done nothing yet.
+// fresh is a rig whose servers have done nothing yet. Whoever asks for it ends it; its logs stay as long as this one's.
 func (r *rig) fresh(ctx context.Context) (*rig, error) {
 	cfg := r.cfg
 	cfg.latchkey = r.binary
@@ -232,8 +236,19 @@ func (r *rig) usageOf(service []*process) func() usage {
 	}
 }
 
-// close ends all servers and removes their data. Their logs are kept if keep says so.
+// close ends all servers and removes their files; their logs only if they need not be kept.
 func (r *rig) close(keep bool) {
+	r.end()
+	if r.binary != r.cfg.latchkey {
+		os.Remove(r.binary)
+	}
+	if !keep {
+		os.RemoveAll(r.dir)
+	}
+}
+
+// end ends all servers and removes their data.
+func (r *rig) end() {
 	for _, one := range r.replicas {
 		one.kill()
 	}
@@ -246,12 +261,6 @@ func (r *rig) close(keep bool) {
 	for _, p := range r.members {
 		p.kill()
 		os.RemoveAll(filepath.Join(r.dir, p.name))
-	}
-	if r.binary != r.cfg.latchkey {
-		os.Remove(r.binary)
-	}
-	if !keep {
-		os.RemoveAll(r.dir)
 	}
 }
 

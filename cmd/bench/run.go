@@ -43,6 +43,7 @@ func run(ctx context.Context, cfg settings, out, told io.Writer) (err error) {
 		return writeProfiles(ctx, r)
 	}
 	result := newResult(cfg)
+	result.heading(out)
 	for _, w := range chosen {
 		tell("%s: %s", w.name, w.title)
 		cells, err := w.measure(ctx, r)

@@ -16,6 +16,7 @@ type settings struct {
 	slice    time.Duration // measured of each system in each round
 	warm     time.Duration // let pass before it
 	members  int
+	apart    bool   // each client of etcd-go has a connection of its own
 	json     string // a file, or "-" for standard output
 	profile  string // a directory
 	latchkey string // a binary; built if empty
@@ -52,9 +53,9 @@ func ordinary() settings {
 // shortened is for a look of about a minute.
 func shortened() settings {
 	s := ordinary()
-	s.rounds, s.slice, s.warm = 1, 700*time.Millisecond, 200*time.Millisecond
+	s.rounds, s.slice, s.warm = 1, 500*time.Millisecond, 150*time.Millisecond
 	s.cycling, s.handing = []int{1, 64, 256}, []int{16, 128}
-	s.parked, s.rest = []int{1000}, 2*time.Second
+	s.parked, s.settle, s.rest = []int{1000}, time.Second, 2*time.Second
 	s.held, s.waiting = []int{10, 1000}, []int{2, 100}
 	return s
 }
@@ -66,8 +67,9 @@ func parse(args []string, help io.Writer) (settings, error) {
 	only := flags.String("only", "", "measure the workloads whose name matches this `regexp`: "+
 		"cycle/N, hand-off/N, hand-off/N/R-replicas, renew/N, parked/N, dead-holder, growth/held, growth/waiting")
 	rounds := flags.Int("rounds", 0, "rounds of which the median is told (default 3; 1 with -short)")
-	slice := flags.Duration("slice", 0, "measured of each system in each round (default 1.5s; 700ms with -short)")
+	slice := flags.Duration("slice", 0, "measured of each system in each round (default 1.5s; 500ms with -short)")
 	members := flags.Int("members", 1, "members of the etcd")
+	apart := flags.Bool("apart", false, "give each client of etcd-go a connection of its own, as clients on machines of their own have; else all share one")
 	json := flags.String("json", "", "write the result as JSON to this `file` too; - for standard output, instead of the tables")
 	profile := flags.String("profile", "", "measure nothing, but write CPU profiles of etcd, latchkey and the load at 64 clients into this `directory`")
 	latchkey := flags.String("latchkey", "", "measure this `binary` instead of building one")
@@ -101,6 +103,6 @@ func parse(args []string, help io.Writer) (settings, error) {
 	if cfg.only, err = regexp.Compile(*only); err != nil {
 		errs = append(errs, fmt.Errorf("-only: %w", err))
 	}
-	cfg.members, cfg.json, cfg.profile, cfg.latchkey = *members, *json, *profile, *latchkey
+	cfg.members, cfg.apart, cfg.json, cfg.profile, cfg.latchkey = *members, *apart, *json, *profile, *latchkey
 	return cfg, errors.Join(errs...)
 }
