@@ -95,7 +95,7 @@ func (a *acquire) run(ctx context.Context) (Lock, error) {
 func (a *acquire) describeWish(ctx context.Context, r *registration) error {
 	// With authentication the principal goes in too; without it everyone is one.
 	const principal = ""
-	c, w := a.c, standing{name: a.c.Name}
+	c, w := a.c, standing{name: a.c.Name, ids: a.s.keys.ids}
 	w.TTLSeconds, w.Holder, w.Metadata = int64(c.TTL/time.Second), c.Holder, c.Metadata
 	switch {
 	case c.Key != "":
@@ -103,7 +103,7 @@ func (a *acquire) describeWish(ctx context.Context, r *registration) error {
 	case c.LeaseID != "":
 		w.nonce = derive(r.secret, 'l', principal, c.Name, c.LeaseID)
 	default:
-		w.nonce = newNonce()
+		w.nonce = r.spares.take(c.Name)
 	}
 	if c.LeaseID != "" {
 		lease, err := a.s.knownLease(ctx, c.LeaseID)

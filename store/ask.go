@@ -40,7 +40,7 @@ func (r *registration) serve(ctx context.Context, st standing) (*place, standing
 
 // Look shows the claim to its owner. It neither keeps a place nor renews anything.
 func (s *Store) Look(ctx context.Context, id string) (Lock, error) {
-	want, ok := parseLockID(id)
+	want, ok := s.keys.ids.open(id)
 	if !ok {
 		return Lock{}, ErrNoLock
 	}
@@ -123,7 +123,7 @@ func (s *Store) asked(ctx context.Context, p *place, st standing, sent, arrived 
 
 // ask finds the claim that id names and attaches to it. The place is nil if it is held.
 func (s *Store) ask(ctx context.Context, id string, arrived time.Time) (*place, standing, error) {
-	want, ok := parseLockID(id)
+	want, ok := s.keys.ids.open(id)
 	if !ok {
 		return nil, standing{}, ErrNoLock
 	}

@@ -16,7 +16,11 @@ import (
 )
 
 // keys builds every key of the store, all under one prefix.
-type keys struct{ prefix string }
+type keys struct {
+	prefix string
+	// ids seals the public ids of the claims under those keys.
+	ids *sealer
+}
 
 func (k keys) locks() string                     { return k.prefix + "locks/" }
 func (k keys) claim(name string, n nonce) string { return k.queue(name) + n.text() }
@@ -73,12 +77,17 @@ type standing struct {
 	created  int64
 	modified int64
 	onLease  clientv3.LeaseID
+	ids      *sealer
 }
 
-func (s *standing) id() string { return lockID{s.nonce, s.created, s.name}.String() }
+func (s *standing) lockID() lockID {
+	return s.ids.seal(lockID{nonce: s.nonce, revision: s.created, name: s.name})
+}
+
+func (s *standing) id() string { return s.lockID().String() }
 
 func (k keys) standing(kv *mvccpb.KeyValue) (standing, error) {
-	st := standing{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, onLease: clientv3.LeaseID(kv.Lease)}
+	st := standing{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, onLease: clientv3.LeaseID(kv.Lease), ids: k.ids}
 	var err error
 	if st.name, st.nonce, err = k.split(st.key); err != nil {
 		return standing{}, err

@@ -119,6 +119,9 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 	} else {
 		f.unused()
 	}
+	if err == nil && got.busy != nil && !ans.again {
+		ans.reg.spares.put(a.wish) // nothing of it is there, and nothing can come
+	}
 	if a.c.LeaseID == "" && got.st.Held && slices.Contains(tried, got.st.Lease) {
 		got.found = false // if it stood already, by an attempt of this call that went unanswered
 	}

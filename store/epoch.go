@@ -81,7 +81,7 @@ func parseEpoch(kvs []*mvccpb.KeyValue, revision int64) (Epoch, error) {
 
 // ShowEpoch reads the epoch of the store under prefix.
 func ShowEpoch(ctx context.Context, etcd *clientv3.Client, prefix string) (Epoch, error) {
-	resp, err := etcd.Get(ctx, keys{prefix}.epoch())
+	resp, err := etcd.Get(ctx, keys{prefix: prefix}.epoch())
 	if err != nil {
 		return Epoch{}, unavailable(err)
 	}
@@ -110,7 +110,7 @@ func BumpEpoch(ctx context.Context, etcd *clientv3.Client, prefix string) (befor
 
 // putEpoch writes after in the place of before. It reports false if somebody else was faster.
 func putEpoch(ctx context.Context, etcd clientv3.KV, prefix string, before, after Epoch) (bool, error) {
-	key := keys{prefix}.epoch()
+	key := keys{prefix: prefix}.epoch()
 	resp, err := etcd.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", before.modified)).
 		Then(clientv3.OpPut(key, after.value)).

@@ -37,6 +37,7 @@ type registration struct {
 	glances   convoy[*glance]
 	pool      pool
 	witnesses witnesses
+	spares    spares
 
 	mu     sync.Mutex
 	fence  int64
@@ -71,6 +72,7 @@ func (s *Store) register(ctx context.Context, old *registration) (*registration,
 	if r.secret, err = s.readSecret(ctx); err != nil {
 		return nil, fmt.Errorf("read the secret: %w", err)
 	}
+	s.keys.ids.use(r.secret)
 	if r.least, err = s.leastTTL(ctx); err != nil {
 		return nil, fmt.Errorf("ask for the shortest TTL: %w", err)
 	}

@@ -282,6 +282,7 @@ func (r *registration) takeOut(ctx context.Context, st standing) (standing, erro
 		return standing{}, unavailableUnlessOurs(err)
 	}
 	if a.ok {
+		r.spares.put(st)
 		return standing{}, ErrNoLock
 	}
 	return r.stands(st, a.ops[0].GetResponseRange())

@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"strconv"
+	"sync/atomic"
 )
 
-// A nonce is the random part of an id and of its etcd key: nobody can guess it.
+// A nonce is 16 bytes that nobody can guess: the random part of an etcd key, a lease's id, the seal of a lock's.
 type nonce [16]byte
 
 func newNonce() (n nonce) {
@@ -46,30 +48,60 @@ type lockID struct {
 	nonce    nonce
 	revision int64
 	name     string
+	// seal makes the id a capability of this one claim: nobody without the store's secret can make it. The nonce alone
+	// would not, for it is the next claim's too when the etcd key is used again.
+	seal nonce
 }
 
-// String spells the id: base64url of nonce, create-revision and name.
+// String spells the id: base64url of nonce, create-revision, seal and name.
 func (id lockID) String() string {
-	raw := make([]byte, 0, len(id.nonce)+8+len(id.name))
+	raw := make([]byte, 0, lockIDBytes+len(id.name))
 	raw = append(raw, id.nonce[:]...)
 	raw = binary.BigEndian.AppendUint64(raw, uint64(id.revision))
+	raw = append(raw, id.seal[:]...)
 	raw = append(raw, id.name...)
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// parseLockID takes the one spelling of an id and no other.
+// lockIDBytes is how long an id is, but for the name.
+const lockIDBytes = 16 + 8 + 16
+
+// parseLockID takes the one spelling of an id and no other. It does not look at the seal.
 func parseLockID(s string) (id lockID, ok bool) {
 	raw, ok := decode64(s)
-	if !ok || len(raw) <= len(id.nonce)+8 {
+	if !ok || len(raw) <= lockIDBytes {
 		return lockID{}, false
 	}
-	id.nonce = nonce(raw[:len(id.nonce)])
-	id.revision = int64(binary.BigEndian.Uint64(raw[len(id.nonce):]))
-	id.name = string(raw[len(id.nonce)+8:])
+	id.nonce = nonce(raw[:16])
+	id.revision = int64(binary.BigEndian.Uint64(raw[16:]))
+	id.seal = nonce(raw[24:lockIDBytes])
+	id.name = string(raw[lockIDBytes:])
 	if id.revision <= 0 || checkName(id.name) != nil {
 		return lockID{}, false
 	}
 	return id, true
+}
+
+// sealer seals the ids of one store.
+type sealer struct{ secret atomic.Pointer[[]byte] }
+
+// use is called with the store's secret before there is anything to seal.
+func (s *sealer) use(secret []byte) { s.secret.Store(&secret) }
+
+// seal is the id, sealed.
+func (s *sealer) seal(id lockID) lockID {
+	id.seal = derive(*s.secret.Load(), 'i', string(id.nonce[:]), strconv.FormatInt(id.revision, 10), id.name)
+	return id
+}
+
+// open takes an id that this store has made, and no other.
+func (s *sealer) open(text string) (lockID, bool) {
+	id, ok := parseLockID(text)
+	if !ok {
+		return lockID{}, false
+	}
+	sealed := s.seal(id)
+	return id, hmac.Equal(sealed.seal[:], id.seal[:])
 }
 
 // cursor says after which claim a list goes on. It is shown to whoever may list, so it holds nothing random.
@@ -98,7 +130,7 @@ func parseCursor(s string) (c cursor, ok bool) {
 
 // decode64 refuses every spelling but the canonical one: Go's decoder skips line breaks and stray low bits.
 func decode64(s string) ([]byte, bool) {
-	const longest = (16+8+MaxNameBytes)*4/3 + 4
+	const longest = (lockIDBytes+MaxNameBytes)*4/3 + 4
 	if len(s) > longest {
 		return nil, false
 	}

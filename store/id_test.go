@@ -16,7 +16,7 @@ func FuzzLockID(f *testing.F) {
 		if len(raw) < 16 {
 			return
 		}
-		id := lockID{nonce(raw[:16]), revision, name}
+		id := lockID{nonce: nonce(raw[:16]), revision: revision, name: name}
 		got, ok := parseLockID(id.String())
 		if valid := revision > 0 && checkName(name) == nil; ok != valid {
 			t.Fatalf("parse of %+v: got %v, want %v", id, ok, valid)
@@ -28,7 +28,7 @@ func FuzzLockID(f *testing.F) {
 }
 
 func FuzzParsedIDHasOneSpelling(f *testing.F) {
-	id := lockID{newNonce(), 7, "name"}.String()
+	id := lockID{nonce: newNonce(), revision: 7, name: "name"}.String()
 	for _, s := range []string{id, id + "=", id + "\n", id[:len(id)-1], strings.ToUpper(id), newNonce().text(), "", "%41"} {
 		f.Add(s)
 	}
@@ -51,7 +51,7 @@ func FuzzParsedIDHasOneSpelling(f *testing.F) {
 }
 
 func TestNoIDIsBothALocksAndALeases(t *testing.T) {
-	lock := lockID{newNonce(), 1, "a"}.String()
+	lock := lockID{nonce: newNonce(), revision: 1, name: "a"}.String()
 	if _, ok := parseNonce(lock); ok {
 		t.Errorf("the lock id %q is taken for a lease's", lock)
 	}
@@ -65,7 +65,7 @@ func FuzzClaimKeys(f *testing.F) {
 	f.Add("a", "a\x01")
 	f.Add("", "a\x00b")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		k := keys{"/latchkey/"}
+		k := keys{prefix: "/latchkey/"}
 		if checkName(a) != nil || checkName(b) != nil {
 			return
 		}

@@ -199,7 +199,7 @@ func (s *Store) EndLease(ctx context.Context, id string) error {
 		return err
 	}
 	if w.lock != nil {
-		err := s.release(bound, lockID{w.lock.nonce, w.lock.created, w.lock.name})
+		err := s.release(bound, w.lock.lockID())
 		if errors.Is(err, ErrNoLock) {
 			err = ErrNoLease
 		}

@@ -13,7 +13,7 @@ import (
 // came later. It fails with ErrNoLock if there is nothing to give back, ErrUnavailable if nothing was done, ErrUnknown
 // if that cannot be said.
 func (s *Store) Release(ctx context.Context, id string) error {
-	want, ok := parseLockID(id)
+	want, ok := s.keys.ids.open(id)
 	if !ok {
 		return ErrNoLock
 	}
@@ -65,13 +65,14 @@ func (s *Store) freeLease(r *registration, id lockID, deleted *pb.DeleteRangeRes
 		}
 		r.pool.put(st.ttl(), idle)
 	}
+	r.spares.put(st)
 	return nil
 }
 
 // Untold says that the answer which carried this lock could not be written. It is taken back if nobody else can know
 // of it; else it stands for its TTL.
 func (s *Store) Untold(l Lock) {
-	want, ok := parseLockID(l.ID)
+	want, ok := s.keys.ids.open(l.ID)
 	if !ok || !l.untold {
 		return
 	}
@@ -87,7 +88,7 @@ func (s *Store) Untold(l Lock) {
 func (s *Store) takeBack(st standing) {
 	s.metrics.takenBack.Inc()
 	s.background(func(ctx context.Context) error {
-		if err := s.release(ctx, lockID{st.nonce, st.created, st.name}); !errors.Is(err, ErrNoLock) {
+		if err := s.release(ctx, st.lockID()); !errors.Is(err, ErrNoLock) {
 			return err
 		}
 		return nil

@@ -89,7 +89,7 @@ type Store struct {
 func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{
-		etcd: etcd, cfg: cfg, keys: keys{cfg.Prefix}, log: cfg.Logger, changed: make(chan struct{}),
+		etcd: etcd, cfg: cfg, keys: keys{cfg.Prefix, &sealer{}}, log: cfg.Logger, changed: make(chan struct{}),
 		relistEvery: relistEvery,
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())

@@ -45,7 +45,7 @@ func (w witness) ttl() time.Duration {
 // witness finds the lease that a public id names: a client's, or that of a held lock which has its own. ErrLockQueued
 // for a lock that is not held yet, else ErrNoLease.
 func (s *Store) witness(ctx context.Context, id string) (witness, error) {
-	if lock, ok := parseLockID(id); ok {
+	if lock, ok := s.keys.ids.open(id); ok {
 		return s.lockWitness(ctx, id, lock)
 	}
 	record, err := s.readLease(ctx, id)
