@@ -67,7 +67,7 @@ func readOperation(path string, op *openapi3.Operation, parameters openapi3.Para
 
 // of returns the operation that the router found.
 func (c contract) of(r *http.Request) *operation {
-	if op, ok := c[route{r.Method, chi.RouteContext(r.Context()).RoutePattern()}]; ok {
+	if op, ok := c[route{r.Method, r.Pattern}]; ok {
 		return op
 	}
 	return unmatched
