@@ -86,6 +86,7 @@ func (c *serveCommand) run(s surroundings) (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	defer startTidying()()
 	e, err := c.open(s.stop, logger)
 	if err != nil {
 		return started(s, err)
