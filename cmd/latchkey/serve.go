@@ -82,7 +82,9 @@ func (c *serveCommand) check(bad *faults) {
 
 // run builds from etcd outward, serves, and closes in reverse.
 func (c *serveCommand) run(s surroundings) (err error) {
-	logger := c.logger(s.stderr)
+	lines := &logLines{to: s.stderr}
+	defer lines.flush()
+	logger := slog.New(prompt{c.logger(lines).Handler(), lines})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
