@@ -23,6 +23,7 @@ type operation struct {
 	header map[string]*openapi3.Schema
 	// body is the schema of the request's body; of an operation without one, that of an empty object.
 	body     *openapi3.Schema
+	shape    *shape
 	needBody bool
 }
 
@@ -62,6 +63,7 @@ func readOperation(path string, op *openapi3.Operation, parameters openapi3.Para
 		o.needBody = true
 		o.body = op.RequestBody.Value.Content["application/json"].Schema.Value
 	}
+	o.shape = shapeOf(o.body)
 	return o
 }
 
