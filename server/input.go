@@ -121,10 +121,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	}
 }
 
-// readText reads what has been announced or, of a body in chunks, up to the limit. net/http tells the end of an announced
-// body with its last byte.
+// readText makes room at once for what has been announced, if that is little: much may never come. net/http tells the end
+// of an announced body with its last byte.
 func (s *Server) readText(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength < 0 {
+	if r.ContentLength < 0 || r.ContentLength > maxPlain {
 		return io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
 	}
 	text := make([]byte, r.ContentLength)

@@ -169,7 +169,8 @@ func panicText(p any) string {
 
 // end leaves the one line of a request.
 func (s *Server) end(ex *exchange, r *http.Request) {
-	took := time.Since(ex.arrived)
+	ended := time.Now()
+	took := ended.Sub(ex.arrived)
 	left := r.Context().Err() != nil && errors.Is(ex.cause, context.Canceled)
 	s.metrics.inFlight.Dec()
 	s.metrics.observe(ex, left, took)
@@ -182,7 +183,7 @@ func (s *Server) end(ex *exchange, r *http.Request) {
 		return
 	}
 	// no place in the code is of interest
-	record := slog.NewRecord(ex.arrived.Add(took), level, "request", 0)
+	record := slog.NewRecord(ended, level, "request", 0)
 	record.AddAttrs(slog.Int("status", ex.status), slog.Float64("took_ms", float64(took.Microseconds())/1000))
 	if ex.code != "" {
 		record.AddAttrs(slog.String("code", ex.code))
