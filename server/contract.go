@@ -23,6 +23,7 @@ type operation struct {
 	header map[string]*openapi3.Schema
 	// body is the schema of the request's body; of an operation without one, that of an empty object.
 	body     *openapi3.Schema
+	shape    *shape
 	needBody bool
 }
 
@@ -62,12 +63,13 @@ func readOperation(path string, op *openapi3.Operation, parameters openapi3.Para
 		o.needBody = true
 		o.body = op.RequestBody.Value.Content["application/json"].Schema.Value
 	}
+	o.shape = shapeOf(o.body)
 	return o
 }
 
 // of returns the operation that the router found.
 func (c contract) of(r *http.Request) *operation {
-	if op, ok := c[route{r.Method, chi.RouteContext(r.Context()).RoutePattern()}]; ok {
+	if op, ok := c[route{r.Method, r.Pattern}]; ok {
 		return op
 	}
 	return unmatched

@@ -4,8 +4,8 @@
 //
 // Server.ServeHTTP notes when the request arrived and sees to it that one log line and one count are left of it, whatever
 // happens. The router finds the operation. The guard (input.go) reads the whole body and refuses what the contract does
-// not allow, all faults in one answer. The generated code turns the request into Go, a method of handlers asks the store
-// and dresses its answer.
+// not allow, all faults in one answer. The generated code turns the request into Go (bodies.go its body, which the guard
+// has read already), a method of handlers asks the store and dresses its answer.
 //
 // # The table of failures
 //

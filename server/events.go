@@ -85,30 +85,26 @@ func (e eventStream) run(w http.ResponseWriter) error {
 
 // stream writes server-sent events. Several goroutines may: the store's and the heartbeat.
 type stream struct {
-	w       http.ResponseWriter
-	conn    *http.ResponseController
-	cfg     Config
-	cancel  context.CancelCauseFunc
-	beating sync.WaitGroup
-	stopped chan struct{}
-	spoke   chan struct{}
+	w      http.ResponseWriter
+	conn   *http.ResponseController
+	cfg    Config
+	cancel context.CancelCauseFunc
 
 	writing sync.Mutex
 	begun   bool
 	err     error
+	// heart beats from the beginning, as long as it lives; a timer, since a goroutine for each stream would cost its stack.
+	heart *time.Timer
+	dead  bool
 }
 
 func newStream(w http.ResponseWriter, cfg Config, cancel context.CancelCauseFunc) *stream {
-	return &stream{
-		w: w, conn: http.NewResponseController(w), cfg: cfg, cancel: cancel,
-		stopped: make(chan struct{}), spoke: make(chan struct{}, 1),
-	}
+	return &stream{w: w, conn: http.NewResponseController(w), cfg: cfg, cancel: cancel}
 }
 
 // during ends the heartbeat with what it was for, a panic too.
 func (out *stream) during(ctx context.Context, tell func(ctx context.Context, out *stream) error) error {
-	defer out.beating.Wait()
-	defer close(out.stopped)
+	defer out.stopHeart()
 	return tell(ctx, out)
 }
 
@@ -119,7 +115,7 @@ func (out *stream) begin() error {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no")
 	out.w.WriteHeader(http.StatusOK)
-	out.beating.Go(out.heartbeat)
+	out.heart = time.AfterFunc(out.cfg.Heartbeat, out.comment)
 	return out.write(fmt.Appendf(nil, "retry: %d\n\n", 1000+rand.IntN(2000)))
 }
 
@@ -140,14 +136,7 @@ func (out *stream) send(event string, id int64, data any) error {
 			return err
 		}
 	}
-	if err := out.write([]byte(block + "data: " + string(text) + "\n\n")); err != nil {
-		return err
-	}
-	select {
-	case out.spoke <- struct{}{}:
-	default:
-	}
-	return nil
+	return out.write([]byte(block + "data: " + string(text) + "\n\n"))
 }
 
 // last tells why the stream ends: the claim or the lease is gone, or it is only this stream that ends.
@@ -175,6 +164,9 @@ func (out *stream) write(block []byte) error {
 	if out.err != nil {
 		out.cancel(out.err)
 	}
+	if !out.dead {
+		out.heart.Reset(out.cfg.Heartbeat)
+	}
 	return out.err
 }
 
@@ -188,25 +180,22 @@ func (out *stream) try(block []byte) error {
 	return out.conn.Flush()
 }
 
-// heartbeat sends a comment whenever the stream has been silent for long, so that balancers keep the line and we notice
-// a client that is gone.
-func (out *stream) heartbeat() {
-	silence := time.NewTimer(out.cfg.Heartbeat)
-	defer silence.Stop()
-	for {
-		select {
-		case <-out.stopped:
-			return
-		case <-out.spoke:
-		case <-silence.C:
-			out.comment()
-		}
-		silence.Reset(out.cfg.Heartbeat)
-	}
-}
-
+// comment is sent whenever the stream has been silent for long, so that balancers keep the line and we notice a client
+// that is gone.
 func (out *stream) comment() {
 	out.writing.Lock()
 	defer out.writing.Unlock()
-	_ = out.write([]byte(": still here\n\n")) // write has told the store already
+	if !out.dead {
+		_ = out.write([]byte(": still here\n\n")) // write has told the store already
+	}
+}
+
+// stopHeart waits for a comment that is being written. None is written after it.
+func (out *stream) stopHeart() {
+	out.writing.Lock()
+	defer out.writing.Unlock()
+	out.dead = true
+	if out.heart != nil {
+		out.heart.Stop()
+	}
 }

@@ -20,6 +20,13 @@ const (
 // twice in an object, no half of a surrogate pair, only whole numbers. It goes on after a fault where it can, and
 // returns false where it cannot.
 func readJSON(text []byte, found *faults) (any, bool) {
+	if value, ok := plainJSON(text); ok {
+		return value, true
+	}
+	return readAnyJSON(text, found)
+}
+
+func readAnyJSON(text []byte, found *faults) (any, bool) {
 	if !utf8.Valid(text) {
 		found.body(nil, "must be valid UTF-8")
 		return nil, false

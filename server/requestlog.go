@@ -10,16 +10,23 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/go-chi/chi/v5"
 )
 
 // exchange is one request and its answer: what the log line and the metrics tell of it. It is the answer's
-// http.ResponseWriter too, so that it sees the status and gives each answer its deadline.
+// http.ResponseWriter too, so that it sees the status and gives each answer its deadline; and the request's context, so
+// that it is found there.
 type exchange struct {
 	http.ResponseWriter
+	context.Context
+	routing   *chi.Context
 	arrived   time.Time
 	operation *operation
 	// name is that of the lock, when the request has one. It may be logged; ids may not.
-	name   string
+	name string
+	// fields are those of the body, until somebody takes them.
+	fields map[string]any
 	status int
 	code   string
 	cause  error
@@ -33,7 +40,26 @@ type exchange struct {
 type exchangeKey struct{}
 
 func withExchange(ctx context.Context, ex *exchange) context.Context {
-	return context.WithValue(ctx, exchangeKey{}, ex)
+	ex.Context = ctx
+	return ex
+}
+
+// Value also knows the exchange itself, and what the router would otherwise make a context for.
+func (ex *exchange) Value(key any) any {
+	switch {
+	case key == exchangeKey{}:
+		return ex
+	case key == chi.RouteCtxKey && ex.routing != nil:
+		return ex.routing
+	}
+	return ex.Context.Value(key)
+}
+
+// takeFields leaves nothing of the body here, as the request may go on for long.
+func (ex *exchange) takeFields() map[string]any {
+	fields := ex.fields
+	ex.fields = nil
+	return fields
 }
 
 func exchangeOf(ctx context.Context) *exchange {
@@ -143,31 +169,50 @@ func panicText(p any) string {
 
 // end leaves the one line of a request.
 func (s *Server) end(ex *exchange, r *http.Request) {
-	took := time.Since(ex.arrived)
+	ended := time.Now()
+	took := ended.Sub(ex.arrived)
 	left := r.Context().Err() != nil && errors.Is(ex.cause, context.Canceled)
 	s.metrics.inFlight.Dec()
 	s.metrics.observe(ex, left, took)
 
-	attrs := []slog.Attr{
-		slog.String("operation", ex.operation.id),
-		slog.String("method", knownMethod(r.Method)),
-		slog.String("route", ex.operation.path),
-		slog.Int("status", ex.status),
-		slog.Float64("took_ms", float64(took.Microseconds())/1000),
+	to, level := s.logs[ex.operation], levelOf(ex, left)
+	if to == nil {
+		to = logOf(s.log.Handler(), ex.operation, knownMethod(r.Method))
 	}
+	if !to.Enabled(r.Context(), level) {
+		return
+	}
+	// no place in the code is of interest
+	record := slog.NewRecord(ended, level, "request", 0)
+	record.AddAttrs(slog.Int("status", ex.status), slog.Float64("took_ms", float64(took.Microseconds())/1000))
 	if ex.code != "" {
-		attrs = append(attrs, slog.String("code", ex.code))
+		record.AddAttrs(slog.String("code", ex.code))
 	}
 	if ex.name != "" {
-		attrs = append(attrs, slog.String("name", ex.name))
+		record.AddAttrs(slog.String("name", ex.name))
 	}
 	if ex.status >= http.StatusInternalServerError && ex.cause != nil {
-		attrs = append(attrs, slog.String("cause", ex.cause.Error()))
+		record.AddAttrs(slog.String("cause", ex.cause.Error()))
 	}
 	if left {
-		attrs = append(attrs, slog.Bool("client_left", true))
+		record.AddAttrs(slog.Bool("client_left", true))
 	}
-	s.log.LogAttrs(r.Context(), levelOf(ex, left), "request", attrs...)
+	_ = to.Handle(r.Context(), record) // as slog.Logger does
+}
+
+// logsOf has, for each operation, where its lines go: what they begin with is written already.
+func logsOf(c contract, log slog.Handler) map[*operation]slog.Handler {
+	logs := make(map[*operation]slog.Handler, len(c))
+	for route, op := range c {
+		logs[op] = logOf(log, op, route.method)
+	}
+	return logs
+}
+
+func logOf(log slog.Handler, op *operation, method string) slog.Handler {
+	return log.WithAttrs([]slog.Attr{
+		slog.String("operation", op.id), slog.String("method", method), slog.String("route", op.path),
+	})
 }
 
 // levelOf warns of no client that left: that is what clients do, and the 503 was for nobody.

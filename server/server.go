@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -102,7 +103,9 @@ type Server struct {
 	cfg      Config
 	contract contract
 	router   chi.Router
+	routings sync.Pool // of *chi.Context
 	log      *slog.Logger
+	logs     map[*operation]slog.Handler
 	metrics  *metrics
 	draining atomic.Bool
 }
@@ -119,6 +122,8 @@ func New(store Store, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{store: store, cfg: cfg, contract: contract, log: cfg.Logger.With("component", "server"), metrics: counts}
+	s.routings.New = func() any { return chi.NewRouteContext() }
+	s.logs = logsOf(contract, s.log.Handler())
 	s.router = s.routes()
 	return s, nil
 }
@@ -135,7 +140,7 @@ func (s *Server) routes() chi.Router {
 	})
 	router.Group(func(guarded chi.Router) {
 		guarded.Use(s.guard)
-		api.HandlerWithOptions(strict, api.ChiServerOptions{BaseRouter: guarded, ErrorHandlerFunc: s.failUnread})
+		api.HandlerWithOptions(bodied{strict, handlers{s}}, api.ChiServerOptions{BaseRouter: guarded, ErrorHandlerFunc: s.failUnread})
 	})
 	return router
 }
@@ -158,7 +163,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer ex.linger(r)
 	defer s.end(ex, r)
 	defer s.recoverPanic(ex, r)
+	ex.routing = s.routings.Get().(*chi.Context)
 	s.router.ServeHTTP(ex, r.WithContext(withExchange(r.Context(), ex)))
+	ex.routing.Reset()
+	s.routings.Put(ex.routing)
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {

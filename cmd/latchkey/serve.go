@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -82,10 +83,14 @@ func (c *serveCommand) check(bad *faults) {
 
 // run builds from etcd outward, serves, and closes in reverse.
 func (c *serveCommand) run(s surroundings) (err error) {
-	logger := c.logger(s.stderr)
+	lines := &logLines{to: s.stderr}
+	defer lines.flush()
+	logger := slog.New(prompt{c.logger(lines).Handler(), lines})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	defer runtime.KeepAlive(make([]byte, idleHeap))
+	defer startTidying()()
 	e, err := c.open(s.stop, logger)
 	if err != nil {
 		return started(s, err)
