@@ -148,7 +148,11 @@ func (r *registration) sendBatch(batch []*passenger) ([]answer, error) {
 		cmps = append(cmps, clientv3.Compare(clientv3.Value(k.epoch()), "=", r.epoch.value))
 	}
 	r.s.metrics.batches.Observe(float64(len(batch)))
-	resp, err := r.s.send(context.Background(), cmps, then, []clientv3.Op{clientv3.OpGet(r.key), clientv3.OpGet(k.epoch())})
+	ctx := context.Background()
+	if len(batch) == 1 {
+		ctx = batch[0].ctx
+	}
+	resp, err := r.s.send(ctx, cmps, then, []clientv3.Op{clientv3.OpGet(r.key), clientv3.OpGet(k.epoch())})
 	if err == nil && len(grants) > 0 && errors.Is(context.Cause(r.ctx), errReplaced) {
 		err = errReplaced // another answer told, while this one was in flight
 	}

@@ -97,6 +97,7 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 	ans, err := a.s.commit(ctx, bound, func(r *registration, again bool) (part, error) {
 		if !taken && (f == nil || f.own && again) {
 			var err error
+			_, _ = f.abandon()
 			if f, err = r.footing(ctx, a.wish.claim, a.c.Arrived); err != nil {
 				return part{}, err
 			}
@@ -108,14 +109,12 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 		return a.part(held, sl, taken), nil
 	})
 	if err != nil {
-		if !errors.Is(err, ErrUnknown) && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			f.unused()
-		}
+		f.afterFailure(err)
 		return claimed{}, err
 	}
 	got, err := a.take(ans, held, sl, taken)
 	if err == nil && f != nil && got.st.Held && got.st.Lease == f.id {
-		got.sent = f.proven(ans.term)
+		got.sent = f.proven(ctx, ans.term)
 	} else {
 		f.unused()
 	}

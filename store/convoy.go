@@ -23,41 +23,62 @@ type convoy[T comparable] struct {
 	underway int
 }
 
+// add takes x in, and carries it at once, in the caller's own goroutine, if it can go and goes alone: that is the way
+// of everything while little is asked.
 func (c *convoy[T]) add(x T, urgent bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, x)
 	if c.underway > c.atOnce || c.underway == c.atOnce && !urgent {
+		c.mu.Unlock()
 		return
 	}
 	group := c.next()
 	if len(group) == 0 {
+		c.mu.Unlock()
 		return
 	}
 	c.underway++
-	if !c.spawn(func() { c.run(group) }) {
-		c.underway--
-		for _, x := range append(group, c.waiting...) {
-			c.refuse(x)
-		}
-		c.waiting = nil
+	c.mu.Unlock()
+	if len(group) == 1 && group[0] == x {
+		c.carry(group)
+		group = c.arrived()
+	}
+	if len(group) > 0 && !c.spawn(func() { c.run(group) }) {
+		c.refuseAll(group)
 	}
 }
 
-// run carries group after group until nothing waits, or as many as may be are under way besides.
+// refuseAll is for the group that can no longer be carried, and what waits behind it.
+func (c *convoy[T]) refuseAll(group []T) {
+	c.mu.Lock()
+	c.underway--
+	group, c.waiting = append(group, c.waiting...), nil
+	c.mu.Unlock()
+	for _, x := range group {
+		c.refuse(x)
+	}
+}
+
+// run carries group after group.
 func (c *convoy[T]) run(group []T) {
 	for len(group) > 0 {
 		c.carry(group)
-		c.mu.Lock()
-		group = nil
-		if c.underway <= c.atOnce {
-			group = c.next()
-		}
-		if len(group) == 0 {
-			c.underway--
-		}
-		c.mu.Unlock()
+		group = c.arrived()
 	}
+}
+
+// arrived ends a group's way, and is the group that goes next in its place: none if nothing waits, or as many as may be
+// are under way besides.
+func (c *convoy[T]) arrived() (group []T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.underway <= c.atOnce {
+		group = c.next()
+	}
+	if len(group) == 0 {
+		c.underway--
+	}
+	return group
 }
 
 // next is the group that goes now. c.mu is held.

@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -21,8 +23,8 @@ type footing struct {
 	ttl    time.Duration
 	// sent is when it was last started for certain; until, up to when it is known to last.
 	sent, until time.Time
-	// renewed tells of the renewal beside the transaction; nil without one.
-	renewed <-chan kept
+	// renewal is the one that goes on beside the transaction; nil without one.
+	renewal *keepCall
 }
 
 // freshPart is the part of its TTL for which a renewal need not be repeated when the lease goes to another claim: half of
@@ -33,13 +35,13 @@ const freshPart = 6
 func (r *registration) footing(ctx context.Context, c claim, since time.Time) (*footing, error) {
 	if c.ClientLease != "" {
 		f := &footing{r: r, client: c.ClientLease, id: c.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease)}
-		f.renewed = r.s.renewBeside(ctx, f.id, f.until)
+		f.renew()
 		return f, nil
 	}
 	if idle, ok := r.pool.take(c.ttl()); ok {
 		f := &footing{r: r, own: true, id: idle.id, ttl: c.ttl(), sent: idle.proven, until: idle.until}
 		if f.sent.Before(since) || time.Since(f.sent) > f.ttl/freshPart {
-			f.renewed = r.s.renewBeside(ctx, f.id, f.until)
+			f.renew()
 		}
 		return f, nil
 	}
@@ -58,13 +60,23 @@ func (f *footing) holds(st standing, r *registration) standing {
 	return st
 }
 
+// renew begins the renewal beside the transaction.
+func (f *footing) renew() {
+	f.sent = time.Time{}
+	f.renewal, _ = f.r.s.keepers.join(f.id, f.until) // if it cannot begin, nothing is proven
+}
+
 // proven is when the lease was last started, if a transaction of that term which put a claim on it proves that; else
 // zero.
-func (f *footing) proven(term uint64) time.Time {
-	if f.renewed == nil {
+func (f *footing) proven(ctx context.Context, term uint64) time.Time {
+	if f.renewal == nil {
 		return f.sent
 	}
-	sent := (<-f.renewed).provenBy(term)
+	k, err := f.r.s.keepers.wait(ctx, f.renewal)
+	if err != nil {
+		return time.Time{}
+	}
+	sent := k.provenBy(term)
 	if !f.own && !sent.IsZero() {
 		f.r.witnesses.extend(f.client, sent.Add(f.ttl))
 	}
@@ -73,29 +85,32 @@ func (f *footing) proven(term uint64) time.Time {
 
 // unused gives a footing back that certainly nothing is on.
 func (f *footing) unused() {
-	if f == nil || !f.own {
-		return
+	if k, err := f.abandon(); err == nil && k.ttl > 0 {
+		f.until = k.sent.Add(k.ttl)
 	}
-	select {
-	case k := <-f.renewed: // never, without a renewal
-		if k.ttl > 0 {
-			f.until = k.sent.Add(k.ttl)
-		}
-	default:
+	if f != nil && f.own {
+		f.r.pool.put(f.ttl, idleLease{f.id, f.until, f.sent})
 	}
-	f.r.pool.put(f.ttl, idleLease{f.id, f.until, f.sent})
 }
 
-// renewBeside starts a renewal that goes on beside a transaction. The lease is known to last until then.
-func (s *Store) renewBeside(ctx context.Context, id clientv3.LeaseID, until time.Time) <-chan kept {
-	done := make(chan kept, 1)
-	go func() {
-		defer close(done)
-		if k, err := s.keepAliveBefore(ctx, id, until); err == nil {
-			done <- k
-		}
-	}()
-	return done
+// abandon is for a footing that is dead, or of which nobody knows what is on it: it is left to run out. It waits for
+// nothing.
+func (f *footing) abandon() (kept, error) {
+	if f == nil || f.renewal == nil {
+		return kept{}, nil
+	}
+	renewal := f.renewal
+	f.renewal = nil
+	return f.r.s.keepers.leave(renewal, errNoAnswer)
+}
+
+// afterFailure gives the footing of a transaction that failed back, if certainly nothing is on it and it stands.
+func (f *footing) afterFailure(err error) {
+	if errors.Is(err, ErrUnknown) || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		_, _ = f.abandon()
+		return
+	}
+	f.unused()
 }
 
 // provenBy is when the renewal was sent, if a transaction of that term proves it; else zero.

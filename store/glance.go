@@ -50,7 +50,11 @@ func (r *registration) carryGlances(bunch []*glance) {
 	for i, g := range bunch {
 		ops[i] = g.op
 	}
-	resp, err := r.s.send(context.Background(), nil, ops, nil)
+	ctx := context.Background()
+	if len(bunch) == 1 {
+		ctx = bunch[0].ctx
+	}
+	resp, err := r.s.send(ctx, nil, ops, nil)
 	for i, g := range bunch {
 		if err != nil {
 			g.done <- sighting{err: err}

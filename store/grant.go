@@ -98,6 +98,7 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 	var held standing
 	a, err := r.s.commit(ctx, r, func(r *registration, again bool) (part, error) {
 		if f == nil || f.own && again {
+			_, _ = f.abandon()
 			var err error
 			if f, err = r.footing(ctx, st.claim, since); err != nil {
 				return part{}, err
@@ -107,14 +108,12 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 		return r.grantPart(st, held), nil
 	})
 	if err != nil {
-		if !errors.Is(err, ErrUnknown) && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			f.unused()
-		}
+		f.afterFailure(err)
 		return standing{}, time.Time{}, err
 	}
 	if a.ok {
 		held.modified, held.onLease = a.revision, held.Lease
-		return held, f.proven(a.term), nil
+		return held, f.proven(ctx, a.term), nil
 	}
 	f.unused()
 	now, err := r.stands(st, a.ops[0].GetResponseRange())

@@ -69,15 +69,17 @@ func (h *heir) commit(ctx context.Context, s *Store, want lockID) (answer, error
 	a, err := s.commit(ctx, nil, func(r *registration, again bool) (part, error) {
 		h.tried = !again && r == h.p.line.r && h.prepare(ctx, r)
 		if !h.tried {
+			_, _ = h.f.abandon()
 			return r.releasePart(want), nil
 		}
 		return h.part(r, want), nil
 	})
 	if ofOne(err) && h.tried && !a.again {
+		h.f.afterFailure(err)
 		return s.commit(ctx, nil, func(r *registration, _ bool) (part, error) { return r.releasePart(want), nil })
 	}
 	if err == nil && h.tried {
-		h.take(&a)
+		h.take(ctx, &a)
 	}
 	return a, err
 }
@@ -109,7 +111,7 @@ func (h *heir) part(r *registration, want lockID) part {
 }
 
 // take takes the answer apart: what is left of it is that of the release.
-func (h *heir) take(a *answer) {
+func (h *heir) take(ctx context.Context, a *answer) {
 	if !a.ok {
 		h.f.unused()
 		return
@@ -122,7 +124,7 @@ func (h *heir) take(a *answer) {
 		return
 	}
 	h.held.modified, h.held.onLease = a.revision, h.held.Lease
-	h.p.granted(h.held, h.f.proven(a.term), nil)
+	h.p.granted(h.held, h.f.proven(ctx, a.term), nil)
 }
 
 // refused notes how the heir stands that could not be granted.

@@ -105,6 +105,11 @@ func (k *keepers) ask(ctx context.Context, id clientv3.LeaseID, until time.Time)
 	if err != nil {
 		return kept{}, err
 	}
+	return k.wait(ctx, c)
+}
+
+// wait waits for the answer to a message that one has joined.
+func (k *keepers) wait(ctx context.Context, c *keepCall) (kept, error) {
 	limit := time.NewTimer(k.s.perTry())
 	defer limit.Stop()
 	select {
