@@ -6,14 +6,15 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Transactions that are under way at the same time travel together, nested in one of etcd's: that costs one proposal,
 // one entry of etcd's log and one disk commit for all. Etcd evaluates the compares of all before it applies any, so
-// they must not be about one name or one key; and what it refuses in one it refuses in all, before anything is applied,
-// so then they are sent apart.
+// they must not be about one key, nor make two claims of one name, which would share a revision; and what it refuses in
+// one it refuses in all, before anything is applied, so then they are sent apart.
 
 const (
 	// batchesAtOnce is how many batches are under way together.
@@ -22,6 +23,9 @@ const (
 	maxBatch = 96
 	// maxBatchBytes keeps a batch well below the 1.5 MiB that etcd takes.
 	maxBatchBytes = 1 << 20
+	// queueingPatience is how long a claim that is only to be queued waits for others to travel with: alone it would be in
+	// the way of the release that its name waits for.
+	queueingPatience = time.Millisecond
 )
 
 // passenger is a part on its way to etcd.
@@ -50,6 +54,8 @@ func (r *registration) newBatches() convoy[*passenger] {
 		carry:  r.carryBatch,
 		refuse: func(p *passenger) { p.done <- arrival{err: errUnsent} },
 		spawn:  r.spawn,
+
+		patience: func(p *passenger) time.Time { return p.part.patient },
 	}
 }
 
@@ -69,26 +75,51 @@ func (r *registration) try(ctx context.Context, p part) (answer, int64, error) {
 	return answer{}, at.behind.Load(), context.Cause(ctx)
 }
 
-// loadBatch takes those that can go together: of one subject only the first.
+// loadBatch takes those that can go together.
 func (r *registration) loadBatch(waiting []*passenger) (batch, left []*passenger) {
-	taken := make(map[string]bool, min(len(waiting), maxBatch))
+	aboard := make(companions, min(len(waiting), maxBatch))
 	bytes := 0
 	for i, p := range waiting {
 		if len(batch) == maxBatch {
 			left = append(left, waiting[i:]...)
 			break
 		}
-		if taken[p.part.subject] || len(batch) > 0 && bytes+p.bytes > maxBatchBytes {
+		full := len(batch) > 0 && bytes+p.bytes > maxBatchBytes
+		if !aboard.admit(p.part, full) {
 			left = append(left, p)
-			taken[p.part.subject] = true // what comes later about it does not overtake
 			continue
 		}
 		batch = append(batch, p)
-		taken[p.part.subject] = true
 		bytes += p.bytes
 	}
 	return r.board(batch), left
 }
+
+// companions are, of each subject, those that are in a batch: at most one that creates a claim and one that does not.
+type companions map[string]company
+
+type company struct{ creator, other *part }
+
+// admit lets one in that fits, unless the batch is full for it. What is kept back keeps back what comes later about the
+// same: nothing overtakes.
+func (c companions) admit(p part, full bool) bool {
+	there := c[p.subject]
+	switch {
+	case p.creates == "" && there.other != nil, p.creates != "" && there.creator != nil, full,
+		there.creator != nil && p.writes(there.creator.creates), there.other != nil && there.other.writes(p.creates):
+		c[p.subject] = company{&p, &p}
+		return false
+	case p.creates == "":
+		there.other = &p
+	default:
+		there.creator = &p
+	}
+	c[p.subject] = there
+	return true
+}
+
+// writes reports whether a part that creates no claim can touch that key.
+func (p *part) writes(key string) bool { return key != "" && slices.Contains(p.touches, key) }
 
 // board notes the fence that the batch is sent behind, and leaves out those that nobody waits for any more. In this
 // order: whoever sees that a passenger may have been sent raises the fence above that.

@@ -182,17 +182,23 @@ func (a *acquire) part(held standing, sl *slot, taken bool) part {
 	}
 	p := part{
 		subject: k.queue(w.name),
+		creates: w.key,
 		grants:  w.key,
 		cmps:    []clientv3.Cmp{exists(w.key)},
 		then:    []clientv3.Op{clientv3.OpGet(w.key)},
 		els:     []clientv3.Op{free},
+	}
+	if taken && a.c.Wait > 0 {
+		p.patient = time.Now().Add(queueingPatience)
 	}
 	if a.c.LeaseID == "" {
 		return p
 	}
 	return part{ // a claim on a lease that has ended is refused, not queued
 		subject: p.subject,
+		creates: p.creates,
 		grants:  w.key,
+		patient: p.patient,
 		cmps:    []clientv3.Cmp{exists(k.leaseOf(w.ClientLease))},
 		then:    []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)},
 	}

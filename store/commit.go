@@ -12,15 +12,21 @@ import (
 
 // part is one transaction of ours, to be sent behind the fence.
 type part struct {
-	// subject is what it is about: a name's queue, or the key of a lease. Two of one subject never travel together: they
-	// would share a revision.
-	subject   string
+	// subject is what it is about: a name's queue, or the key of a lease.
+	subject string
+	// creates is the key of the claim that it may create, or "". Of one name only one travels in a batch: two would share
+	// a revision. Besides that only one other of the name does.
+	creates string
+	// touches are the keys that one which creates none is about.
+	touches   []string
 	cmps      []clientv3.Cmp
 	then, els []clientv3.Op
 	// grants is the key of the claim that it can make held, or "": with one the epoch is compared too.
 	grants string
 	// urgent says that others wait for this one: it is not kept back for those under way.
 	urgent bool
+	// patient is until when it would rather travel with others: a place in the queue of a name that is held.
+	patient time.Time
 }
 
 // answer is what etcd said to a part.

@@ -3,10 +3,12 @@ package store
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // convoy carries things in groups: at once while nothing is under way, so that nobody waits for company, and together
-// what came while others were. One that is urgent does not wait for those, but takes with it what waits.
+// what came while others were. One that is urgent does not wait for those, but takes with it what waits. One that is
+// patient waits a little for others to go with.
 type convoy[T comparable] struct {
 	// atOnce is how many groups may be under way; one more for what is urgent.
 	atOnce int
@@ -17,10 +19,15 @@ type convoy[T comparable] struct {
 	// refuse is told of what can no longer be carried.
 	refuse func(T)
 	spawn  func(func()) bool
+	// patience tells until when one that waits would rather go with others; the zero time, if it would not. Nil: none
+	// would.
+	patience func(T) time.Time
 
 	mu       sync.Mutex
 	waiting  []T
 	underway int
+	// timer is set while something patient waits.
+	timer *time.Timer
 }
 
 // add takes x in, and carries it at once, in the caller's own goroutine, if it can go and goes alone: that is the way
@@ -28,7 +35,11 @@ type convoy[T comparable] struct {
 func (c *convoy[T]) add(x T, urgent bool) {
 	c.mu.Lock()
 	c.waiting = append(c.waiting, x)
-	if c.underway > c.atOnce || c.underway == c.atOnce && !urgent {
+	most := c.atOnce
+	if urgent {
+		most++
+	}
+	if c.underway >= most {
 		c.mu.Unlock()
 		return
 	}
@@ -43,6 +54,11 @@ func (c *convoy[T]) add(x T, urgent bool) {
 		c.carry(group)
 		group = c.arrived()
 	}
+	c.depart(group)
+}
+
+// depart carries a group, which counts as under way, beside its caller.
+func (c *convoy[T]) depart(group []T) {
 	if len(group) > 0 && !c.spawn(func() { c.run(group) }) {
 		c.refuseAll(group)
 	}
@@ -81,12 +97,49 @@ func (c *convoy[T]) arrived() (group []T) {
 	return group
 }
 
-// next is the group that goes now. c.mu is held.
+// next is the group that goes now, if there is one. c.mu is held.
 func (c *convoy[T]) next() (group []T) {
-	for len(group) == 0 && len(c.waiting) > 0 {
+	for len(group) == 0 && c.pressed() {
 		group, c.waiting = c.load(c.waiting)
 	}
 	return group
+}
+
+// pressed reports that something waits which waits for no others to go with. If there are only patient ones, they will
+// be looked at when the patience of the first is over. c.mu is held.
+func (c *convoy[T]) pressed() bool {
+	if len(c.waiting) == 0 || c.patience == nil {
+		return len(c.waiting) > 0
+	}
+	now := time.Now()
+	var first time.Time
+	for _, x := range c.waiting {
+		until := c.patience(x)
+		if !until.After(now) {
+			return true
+		}
+		if first.IsZero() || until.Before(first) {
+			first = until
+		}
+	}
+	if c.timer == nil {
+		c.timer = time.AfterFunc(first.Sub(now), c.press)
+	}
+	return false
+}
+
+// press sends off those whose patience is over, if nothing is under way that they can follow.
+func (c *convoy[T]) press() {
+	c.mu.Lock()
+	c.timer = nil
+	var group []T
+	if c.underway < c.atOnce {
+		if group = c.next(); len(group) > 0 {
+			c.underway++
+		}
+	}
+	c.mu.Unlock()
+	c.depart(group)
 }
 
 // withdraw takes out what still waits. It reports false if that has gone.

@@ -131,6 +131,7 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 func (r *registration) grantPart(st, held standing) part {
 	p := part{
 		subject: r.s.keys.queue(st.name),
+		touches: []string{st.key},
 		grants:  st.key,
 		urgent:  true,
 		cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
@@ -192,6 +193,7 @@ func (r *registration) adopt(ctx context.Context, st standing, sl *slot) (standi
 	a, err := r.s.commit(ctx, r, func(*registration, bool) (part, error) {
 		return part{
 			subject: r.s.keys.queue(st.name),
+			touches: []string{st.key},
 			cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
 			then:    []clientv3.Op{clientv3.OpPut(st.key, st.encode(), clientv3.WithLease(sl.id))},
 			els:     []clientv3.Op{clientv3.OpGet(st.key)},
@@ -272,6 +274,7 @@ func (r *registration) takeOut(ctx context.Context, st standing) (standing, erro
 	a, err := r.s.commit(ctx, r, func(*registration, bool) (part, error) {
 		return part{
 			subject: r.s.keys.queue(st.name),
+			touches: []string{st.key},
 			cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), "=", st.modified)},
 			then:    []clientv3.Op{clientv3.OpDelete(st.key)},
 			els:     []clientv3.Op{clientv3.OpGet(st.key)},

@@ -103,6 +103,7 @@ func (h *heir) part(r *registration, want lockID) part {
 	alone := append(release.then[:1:1], grant.els...)
 	return part{
 		subject: release.subject,
+		touches: append(release.touches, grant.touches...),
 		grants:  grant.grants,
 		urgent:  grant.urgent,
 		cmps:    release.cmps,

@@ -99,6 +99,7 @@ func (s *Store) putLease(ctx context.Context, l leaseRecord) (id string, err err
 	_, err = s.commit(ctx, nil, func(*registration, bool) (part, error) {
 		return part{ // if it stands already, an attempt that went unanswered has put it
 			subject: key,
+			creates: key,
 			cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
 			then:    []clientv3.Op{clientv3.OpPut(key, encodeValue(l), clientv3.WithLease(l.Lease))},
 		}, nil

@@ -42,6 +42,7 @@ func (r *registration) releasePart(want lockID) part {
 	key := r.s.keys.claim(want.name, want.nonce)
 	return part{
 		subject: r.s.keys.queue(want.name),
+		touches: []string{key},
 		cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", want.revision)},
 		then:    []clientv3.Op{clientv3.OpDelete(key, clientv3.WithPrevKV())},
 	}
