@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -106,7 +107,7 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 		if f != nil {
 			held = f.holds(a.wish, r)
 		}
-		return a.part(held, sl, taken), nil
+		return a.part(held, sl, taken, again), nil
 	})
 	if err != nil {
 		f.afterFailure(err)
@@ -127,89 +128,95 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 	return got, err
 }
 
+// asks reports that the transaction must ask whether the claim stands already. Nobody else makes the nonce of a claim
+// that nobody can find again.
+func (a *acquire) asks(again bool) bool { return a.findable || again }
+
+// part is the claim's transaction. That the name is free comes first: then the claim does not stand either, and it is
+// one compare and one put.
+func (a *acquire) part(held standing, sl *slot, taken, again bool) part {
+	k, w := a.s.keys, a.wish
+	p := part{subject: k.queue(w.name), creates: w.key, grants: w.key}
+	otherwise := a.otherwise(sl, taken)
+	if a.asks(again) {
+		p.cmps, p.then, p.els = []clientv3.Cmp{exists(w.key)}, []clientv3.Op{clientv3.OpGet(w.key)}, otherwise
+	} else {
+		p.then = otherwise
+	}
+	var onLease []clientv3.Cmp
+	if a.c.LeaseID != "" { // a claim on a lease that has ended is refused, not queued
+		onLease = []clientv3.Cmp{exists(k.leaseOf(w.ClientLease))}
+		p.cmps, p.then, p.els = onLease, []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)}, nil
+	}
+	if taken {
+		if a.c.Wait > 0 {
+			p.patient = time.Now().Add(queueingPatience)
+		}
+		return p
+	}
+	if len(p.cmps) > 0 {
+		p.then = []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)}
+	}
+	free := clientv3.Compare(clientv3.CreateRevision(k.queue(w.name)), "=", 0).WithRange(k.queueEnd(w.name))
+	p.cmps, p.els = append([]clientv3.Cmp{free}, onLease...), p.then
+	p.then = []clientv3.Op{clientv3.OpPut(held.key, held.encode(), clientv3.WithLease(held.Lease))}
+	return p
+}
+
+// otherwise is what is done when the name is not free and the claim does not stand: it is queued, or the queue described.
+func (a *acquire) otherwise(sl *slot, taken bool) []clientv3.Op {
+	if sl == nil {
+		return a.describe()
+	}
+	ops := []clientv3.Op{clientv3.OpPut(a.wish.key, a.wish.encode(), clientv3.WithLease(sl.id))}
+	if !taken || a.counts {
+		k, name := a.s.keys, a.c.Name
+		ops = append(ops, clientv3.OpGet(k.queue(name), clientv3.WithRange(k.queueEnd(name)), clientv3.WithCountOnly()))
+	}
+	return ops
+}
+
 // take takes the answer to the claim's transaction apart.
 func (a *acquire) take(ans answer, held standing, sl *slot, taken bool) (claimed, error) {
+	if !taken && ans.ok {
+		a.s.metrics.grants.Inc()
+		held.created, held.modified, held.onLease = ans.revision, ans.revision, held.Lease
+		return claimed{st: held}, nil
+	}
 	ok, ops := ans.ok, ans.ops
+	asks := a.asks(ans.again)
+	if !taken && (asks || a.c.LeaseID != "") {
+		ok, ops = inner(ops)
+	}
 	if a.c.LeaseID != "" {
 		if !ok {
 			return claimed{}, ErrNoLease
 		}
-		inner := ops[0].GetResponseTxn()
-		ok, ops = inner.Succeeded, inner.Responses
+		ok, ops = inner(ops)
 	}
-	if ok {
+	switch {
+	case asks && ok:
 		st, err := a.s.keys.standing(ops[0].GetResponseRange().Kvs[0])
 		// A random nonce is nobody else's: then it was an attempt of this call that went unanswered.
 		return claimed{st: st, found: a.findable}, err
-	}
-	free := ops[0].GetResponseTxn()
-	switch {
-	case free.Succeeded && !taken:
-		a.s.metrics.grants.Inc()
-		held.created, held.modified, held.onLease = ans.revision, ans.revision, held.Lease
-		return claimed{st: held}, nil
 	case sl != nil:
 		st := a.wish
 		st.created, st.modified, st.onLease = ans.revision, ans.revision, sl.id
 		got := claimed{st: st}
-		if len(free.Responses) > 1 {
-			got.queue = free.Responses[1].GetResponseRange().Count
+		if len(ops) > 1 {
+			got.queue = ops[1].GetResponseRange().Count
 		}
 		return got, nil
 	}
-	found := rangesOf(free.Responses)
+	found := rangesOf(ops)
 	busy, err := a.s.keys.busy(found[0].Kvs, found[1].Count)
 	return claimed{busy: busy}, err
 }
 
-func (a *acquire) part(held standing, sl *slot, taken bool) part {
-	k, w := a.s.keys, a.wish
-	var queued []clientv3.Op
-	if sl != nil {
-		queued = []clientv3.Op{clientv3.OpPut(w.key, w.encode(), clientv3.WithLease(sl.id))}
-	}
-	var free clientv3.Op
-	count := clientv3.OpGet(k.queue(w.name), clientv3.WithRange(k.queueEnd(w.name)), clientv3.WithCountOnly())
-	switch {
-	case taken && a.counts:
-		free = clientv3.OpTxn(nil, append(queued, count), nil)
-	case taken:
-		free = clientv3.OpTxn(nil, queued, nil)
-	case sl != nil:
-		free = a.ifFree(held, append(queued, count))
-	default:
-		free = a.ifFree(held, a.describe())
-	}
-	p := part{
-		subject: k.queue(w.name),
-		creates: w.key,
-		grants:  w.key,
-		cmps:    []clientv3.Cmp{exists(w.key)},
-		then:    []clientv3.Op{clientv3.OpGet(w.key)},
-		els:     []clientv3.Op{free},
-	}
-	if taken && a.c.Wait > 0 {
-		p.patient = time.Now().Add(queueingPatience)
-	}
-	if a.c.LeaseID == "" {
-		return p
-	}
-	return part{ // a claim on a lease that has ended is refused, not queued
-		subject: p.subject,
-		creates: p.creates,
-		grants:  w.key,
-		patient: p.patient,
-		cmps:    []clientv3.Cmp{exists(k.leaseOf(w.ClientLease))},
-		then:    []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)},
-	}
-}
-
-func (a *acquire) ifFree(held standing, otherwise []clientv3.Op) clientv3.Op {
-	k := a.s.keys
-	return clientv3.OpTxn(
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k.queue(held.name)), "=", 0).WithRange(k.queueEnd(held.name))},
-		[]clientv3.Op{clientv3.OpPut(held.key, held.encode(), clientv3.WithLease(held.Lease))},
-		otherwise)
+// inner is the answer to the one transaction nested in another.
+func inner(ops []*pb.ResponseOp) (ok bool, answers []*pb.ResponseOp) {
+	nested := ops[0].GetResponseTxn()
+	return nested.Succeeded, nested.Responses
 }
 
 // describe looks at who holds the name and how many claims there are. The first costs the length of the queue, for

@@ -373,12 +373,13 @@ func TestEndOfOneReplicasWaitLeavesAPlaceServedElsewhere(t *testing.T) {
 
 func TestReleaseThatMeetsAGrantLeavesTheWaitingLeaseAlone(t *testing.T) {
 	a, faults := faulty(t)
+	b := open(t, shared(t)) // a release through A would grant in the same transaction
 	held := mustHold(t, a, Claim{Name: "x"})
 	mine := enqueue(t, a, Claim{Name: "x"})
 	wait := askInBackground(t, a, mine, within)
 	queuedUp(t, a, "x", 2)
 	grant := faults.Next(puts(a, a.keys.locks())).Hold()
-	mustRelease(t, a, held)
+	mustRelease(t, b, held)
 	grant.WaitArrived(t)
 	before := asItStands(t, a, mine.ID)
 	mustRelease(t, a, mine)
