@@ -164,7 +164,8 @@ func (a *acquire) enqueue(ctx, bound context.Context, r *registration) (Lock, er
 	if err != nil {
 		return Lock{}, err
 	}
-	got, err := a.claim(bound, r, sl)
+	var got claimed
+	onAnotherStack(func() { got, err = a.claim(bound, r, sl) })
 	switch {
 	case errors.Is(err, ErrUnknown):
 		r.resolve(a.wish, sl, a.findable)

@@ -65,7 +65,10 @@ func (s *Store) Look(ctx context.Context, id string) (Lock, error) {
 // for it otherwise. It returns the lock Held or still Queued, or fails with ErrNoLock; ErrPlaceLost or ErrNoLease if
 // the claim or its client's lease went while it waited; ErrOverloaded, ErrUnavailable, ErrUnknown.
 func (s *Store) Ask(ctx context.Context, id string, wait time.Duration, arrived time.Time) (Lock, error) {
-	p, st, err := s.ask(ctx, id, arrived)
+	var p *place
+	var st standing
+	var err error
+	onAnotherStack(func() { p, st, err = s.ask(ctx, id, arrived) })
 	if err != nil {
 		return Lock{}, err
 	}
@@ -159,7 +162,10 @@ const positionsEvery = 10 * time.Second
 // until it is held, and then returns nil. It fails like Ask, and with ErrDraining; an error before anything was told
 // means that there is nothing to follow.
 func (s *Store) Follow(ctx context.Context, id string, arrived time.Time, tell func(Lock) error) error {
-	p, st, err := s.ask(ctx, id, arrived)
+	var p *place
+	var st standing
+	var err error
+	onAnotherStack(func() { p, st, err = s.ask(ctx, id, arrived) })
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@
 //	leases/<nonce>            a client's lease
 //	replicas/<nonce>          a replica's fence
 //	epoch                     where tokens start from
-//	secret                    what findable nonces are made with
+//	secret                    what findable nonces and the seals of ids are made with
 //
 // A queued claim is on a waiting lease of the replica that serves it, a held one on an etcd lease of its own or its
 // client's. A held claim is never written again.
@@ -39,6 +39,11 @@
 //     answer to one's own transaction does not advance a view.
 //   - A renewal counts only with a linearizable read, made after its answer and in the same raft term, that shows the
 //     claim standing (renew.go).
+//   - An etcd lease and a nonce are used again only by the replica whose answered transaction removed the claim that had
+//     them (pool.go, spare.go), and by one attempt at a time (footing.go). So an id carries a seal that is its claim's
+//     alone (id.go).
+//   - Transactions travel together (batch.go), but no two that make claims of one name: a token is a revision.
+//   - A release grants the next in line in its own transaction, on the same compares as ever (handoff.go).
 //   - What makes a claim held compares the epoch (epoch.go); another cluster id or a revision that goes back is another
 //     store (sight.go).
 package store
