@@ -85,6 +85,7 @@ func TestUrgentOneTakesWithItWhatWaits(t *testing.T) {
 		j := newJourneys(1, 10)
 		j.add(1, false)
 		j.add(2, false)
+		wantGroups(t, "one that can wait", j.carried(), []int{1})
 		j.add(3, true)
 		wantGroups(t, "an urgent one beside one under way", j.carried(), []int{1}, []int{2, 3})
 		j.add(4, true)
