@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -237,15 +238,12 @@ func wantSoleHolderAhead(t testing.TB, s *Store, l Lock) {
 // history counts the puts of every claim on a name since a revision: by key and create-revision.
 func history(t testing.TB, s *Store, name string, from int64) map[string]map[int64]int {
 	t.Helper()
-	end, err := s.etcd.Put(ctxFor(t), s.keys.queue(name)+"end", "")
+	end, err := s.etcd.Put(ctxFor(t), s.keys.prefix+"end", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.etcd.Delete(ctxFor(t), s.keys.queue(name)+"end"); err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]map[int64]int{}
-	events := shared(t).Watch(ctxFor(t), s.keys.queue(name), clientv3.WithRange(s.keys.queueEnd(name)), clientv3.WithRev(from))
+	events := s.etcd.Watch(ctxFor(t), s.keys.prefix, clientv3.WithPrefix(), clientv3.WithRev(from))
 	for resp := range events {
 		if err := resp.Err(); err != nil {
 			t.Fatal(err)
@@ -254,12 +252,14 @@ func history(t testing.TB, s *Store, name string, from int64) map[string]map[int
 			if e.Kv.ModRevision == end.Header.Revision {
 				return found
 			}
-			if e.Type == clientv3.EventTypePut {
-				if found[string(e.Kv.Key)] == nil {
-					found[string(e.Kv.Key)] = map[int64]int{}
-				}
-				found[string(e.Kv.Key)][e.Kv.CreateRevision]++
+			key := string(e.Kv.Key)
+			if e.Type != clientv3.EventTypePut || !strings.HasPrefix(key, s.keys.queue(name)) {
+				continue
 			}
+			if found[key] == nil {
+				found[key] = map[int64]int{}
+			}
+			found[key][e.Kv.CreateRevision]++
 		}
 	}
 	t.Fatal("the watch ended")
