@@ -101,6 +101,8 @@ func TestReleasePassesWhateverBecameOfItsHeir(t *testing.T) {
 	type scene struct {
 		etcd  *etcdtest.Server
 		a, b  *Store
+		atA   *etcdtest.Faults
+		atB   *etcdtest.Faults
 		lease Lease
 		mine  Lock
 		leave context.CancelFunc
@@ -109,8 +111,22 @@ func TestReleasePassesWhateverBecameOfItsHeir(t *testing.T) {
 	}
 	for name, meanwhile := range map[string]func(t *testing.T, s *scene){
 		"adopted by another replica": func(t *testing.T, s *scene) {
-			adopted(t, s.b, s.mine)
-			s.after = func(t *testing.T) { wantSoleHolder(t, s.a, getHeld(t, s.wait)) }
+			old := asItStands(t, s.b, s.mine.ID)
+			elsewhere := askInBackground(t, s.b, s.mine, within)
+			eventually(t, "b adopts the claim", func() bool { return asItStands(t, s.b, s.mine.ID).onLease != old.onLease })
+			// Either may grant it on what it then knows.
+			grants := []*etcdtest.Fault{s.atA.Every(puts(s.a, s.a.keys.queue("x"))).Hold(), s.atB.Every(puts(s.b, s.b.keys.queue("x"))).Hold()}
+			s.after = func(t *testing.T) {
+				if asItStands(t, s.b, s.mine.ID).Held {
+					t.Error("granted on what was known before the claim was written again")
+				}
+				for _, grant := range grants {
+					grant.Remove()
+					grant.Release()
+				}
+				getHeld(t, elsewhere)
+				wantSoleHolder(t, s.a, getHeld(t, s.wait))
+			}
 		},
 		"its client's lease has ended": func(t *testing.T, s *scene) {
 			record, err := s.b.readLease(ctxFor(t), s.lease.ID)
@@ -155,8 +171,8 @@ func TestReleasePassesWhateverBecameOfItsHeir(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			etcd := etcdtest.New(t)
-			faults := etcdtest.NewFaults(t)
-			s := &scene{etcd: etcd, a: open(t, etcd.Client(t, faults), patient), b: open(t, etcd.Client(t))}
+			s := &scene{etcd: etcd, atA: etcdtest.NewFaults(t), atB: etcdtest.NewFaults(t)}
+			s.a, s.b = open(t, etcd.Client(t, s.atA), patient), open(t, etcd.Client(t, s.atB), patient)
 			c := Claim{Name: "x", Wait: within, TTL: 30 * time.Second}
 			if name == "its client's lease has ended" {
 				s.lease = mustLease(t, s.a, 60*time.Second)
@@ -170,7 +186,7 @@ func TestReleasePassesWhateverBecameOfItsHeir(t *testing.T) {
 			s.mine = queuedUp(t, s.b, "x", 2)[1]
 			eventually(t, "a watches the name", func() bool { return current(t, s.a).waiting("x") == 2 })
 
-			both := faults.Next(fused(s.a, "x")).Hold()
+			both := s.atA.Next(fused(s.a, "x")).Hold()
 			release := releaseInBackground(t, s.a, held)
 			both.WaitArrived(t)
 			meanwhile(t, s)

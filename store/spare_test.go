@@ -96,12 +96,17 @@ func TestNonceIsOneClaimsAtATime(t *testing.T) {
 					t.Errorf("%d inside, token %d after %d, its nonce another's: %v", inside, l.Token, last, standing[id.nonce])
 				}
 				last, standing[id.nonce] = l.Token, true
-				inside--
-				delete(standing, id.nonce)
 				mu.Unlock()
 				if turn%2 == 0 {
 					s, other = other, s
 				}
+				if _, err := other.Renew(ctxFor(t), l.ID, time.Now()); err != nil {
+					t.Errorf("renew: %v", err)
+				}
+				mu.Lock()
+				inside--
+				delete(standing, id.nonce)
+				mu.Unlock()
 				if err := other.Release(ctxFor(t), l.ID); err != nil {
 					t.Errorf("release: %v", err)
 				}
