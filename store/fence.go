@@ -184,6 +184,9 @@ func (r *registration) saw(fence *pb.RangeResponse) {
 // that ask meanwhile.
 func (r *registration) raise(ctx context.Context, above int64) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		select {
 		case <-r.raising:
 		case <-ctx.Done():
