@@ -85,6 +85,9 @@ func (s *Store) send(ctx context.Context, cmps []clientv3.Cmp, then, els []clien
 			err = context.DeadlineExceeded
 		}
 		s.metrics.failed(err)
+		if ctx.Err() == nil && !certain(err) {
+			s.leader.doubt(err)
+		}
 		return nil, err
 	}
 	if !s.sight.check(before, resp.Header) {

@@ -65,6 +65,7 @@ type Store struct {
 	sight   sight
 	tidy    *tidy
 	keepers *keepers
+	leader  *leader
 	hot     hot
 	// least is the shortest TTL that etcd can keep, in nanoseconds.
 	least atomic.Int64
@@ -85,7 +86,8 @@ type Store struct {
 }
 
 // Open registers this replica with etcd and waits for that until ctx ends. The client stays the caller's to close,
-// after the Store.
+// after the Store. If it has several endpoints, the Store lets it have the leader's alone while there is no doubt who
+// that is, and gives it back all of them at the latest on Close: two Stores should not share such a client.
 func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{
@@ -97,6 +99,7 @@ func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error
 	s.metrics = newMetrics(cfg.Registerer, s)
 	s.tidy = newTidy(s)
 	s.keepers = newKeepers(s)
+	s.leader = &leader{etcd: etcd, log: cfg.Logger, moved: s.keepers.renew}
 	r, err := s.register(ctx, nil)
 	if err != nil {
 		s.end(errClosed)
@@ -106,6 +109,7 @@ func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error
 	}
 	s.publish(r)
 	s.work.Go(func() { s.steward(r) })
+	s.work.Go(func() { s.leader.run(s.life) })
 	return s, nil
 }
 
