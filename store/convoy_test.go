@@ -44,6 +44,12 @@ func newJourneys(atOnce, perGroup int) *journeys {
 	return j
 }
 
+// send adds one as a caller does who carries it if it goes alone, and returns once all is at rest.
+func (j *journeys) send(x int, urgent bool) {
+	go j.add(x, urgent)
+	synctest.Wait()
+}
+
 // carried are the groups so far, once all is at rest.
 func (j *journeys) carried() [][]int {
 	synctest.Wait()
@@ -62,10 +68,10 @@ func wantGroups(t *testing.T, what string, got [][]int, want ...[]int) {
 func TestConvoyLeavesAtOnceAndGathersWhileUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJourneys(1, 3)
-		j.add(1, false)
+		j.send(1, false)
 		wantGroups(t, "while nothing is under way", j.carried(), []int{1})
 		for x := 2; x <= 6; x++ {
-			j.add(x, false)
+			j.send(x, false)
 		}
 		wantGroups(t, "while one is under way", j.carried(), []int{1})
 		j.arrive <- struct{}{}
@@ -83,12 +89,12 @@ func TestConvoyLeavesAtOnceAndGathersWhileUnderWay(t *testing.T) {
 func TestUrgentOneTakesWithItWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJourneys(1, 10)
-		j.add(1, false)
-		j.add(2, false)
+		j.send(1, false)
+		j.send(2, false)
 		wantGroups(t, "one that can wait", j.carried(), []int{1})
-		j.add(3, true)
+		j.send(3, true)
 		wantGroups(t, "an urgent one beside one under way", j.carried(), []int{1}, []int{2, 3})
-		j.add(4, true)
+		j.send(4, true)
 		wantGroups(t, "a second urgent one", j.carried(), []int{1}, []int{2, 3})
 		j.arrive <- struct{}{} // the one of two: the other carries on
 		j.arrive <- struct{}{}
@@ -104,9 +110,9 @@ func TestUrgentOneTakesWithItWhatWaits(t *testing.T) {
 func TestWithdrawnOneIsNotCarried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJourneys(1, 10)
-		j.add(1, false)
+		j.send(1, false)
 		for x := 2; x <= 4; x++ {
-			j.add(x, false)
+			j.send(x, false)
 		}
 		j.carried()
 		if !j.withdraw(3) || j.withdraw(3) || j.withdraw(1) {
@@ -119,14 +125,19 @@ func TestWithdrawnOneIsNotCarried(t *testing.T) {
 }
 
 func TestConvoyRefusesWhatCanNoLongerGo(t *testing.T) {
-	j := newJourneys(1, 2)
-	j.spawn = func(func()) bool { return false }
-	for x := range 4 {
-		j.add(x, x%2 == 0)
-	}
-	if !slices.Equal(j.refused, []int{0, 1, 2, 3}) || len(j.waiting) != 0 || j.underway != 0 {
-		t.Errorf("got %v refused, %v waiting and %d under way, want all four refused", j.refused, j.waiting, j.underway)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourneys(1, 2)
+		j.spawn = func(func()) bool { return false }
+		j.send(0, false) // carried by its caller
+		for x := 1; x <= 4; x++ {
+			j.send(x, false)
+		}
+		j.arrive <- struct{}{}
+		synctest.Wait()
+		if !slices.Equal(j.refused, []int{1, 2, 3, 4}) || len(j.waiting) != 0 || j.underway != 0 {
+			t.Errorf("got %v refused, %v waiting and %d under way, want all four refused", j.refused, j.waiting, j.underway)
+		}
+	})
 }
 
 func TestConvoyLosesNothing(t *testing.T) {
