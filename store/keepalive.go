@@ -32,7 +32,6 @@ func (s *Store) keepAliveBefore(ctx context.Context, id clientv3.LeaseID, until 
 	k, err := s.keepers.ask(ctx, id, until)
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		s.metrics.failed(err)
-		s.leader.doubt(err)
 	}
 	return k, err
 }
