@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -27,7 +28,12 @@ func run(ctx context.Context, cfg settings, out, told io.Writer) (err error) {
 	}
 	chosen := workloads(cfg)
 	if len(chosen) == 0 {
-		return errors.New("no workload has a name that matches -only")
+		cfg.only = nil
+		var names []string
+		for _, w := range workloads(cfg) {
+			names = append(names, w.name)
+		}
+		return fmt.Errorf("no workload matches -only; there are %s", strings.Join(names, ", "))
 	}
 	r, err := newRig(ctx, cfg, "", tell)
 	defer func() {
