@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -89,7 +88,6 @@ func (c *serveCommand) run(s surroundings) (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	defer runtime.KeepAlive(make([]byte, idleHeap))
 	defer startTidying()()
 	e, err := c.open(s.stop, logger)
 	if err != nil {

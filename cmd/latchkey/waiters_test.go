@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// What a waiter costs in bytes: as it has come, with the garbage that the collector lets come even if waiters are few,
-	// and once memory was given back. The race detector's come on top.
-	mostPerWaiter       = 160 << 10
+	// What a waiter costs in bytes: as it has come, garbage not yet collected among them, and once memory was given back.
+	// The race detector's come on top.
+	mostPerWaiter       = 96 << 10
 	mostPerWaiterAtRest = 48 << 10
 
 	mostAtRest  = 0.25 // of one processor, for all waiters together
