@@ -382,15 +382,26 @@ func TestReleaseThatMeetsAGrantLeavesTheWaitingLeaseAlone(t *testing.T) {
 	mustRelease(t, b, held)
 	grant.WaitArrived(t)
 	before := asItStands(t, a, mine.ID)
-	mustRelease(t, a, mine)
+	mustRelease(t, b, mine) // through A it would go behind the grant, which then can be first
 	grant.Release()
 	if _, err := get(t, wait); !errors.Is(err, ErrPlaceLost) {
 		t.Errorf("the wait on a released claim: got %v, want %v", err, ErrPlaceLost)
 	}
+	sleep(ctxFor(t), 300*time.Millisecond) // what is revoked or pooled is so beside the release
 	resp, err := a.timeToLive(ctxFor(t), before.onLease)
 	if err != nil || resp.TTL <= 0 {
 		t.Errorf("the waiting lease is gone: %v, %v", resp, err)
 	}
+	for lease, ok := takeIdle(t, b, mine.TTL); ok; lease, ok = takeIdle(t, b, mine.TTL) {
+		if lease == before.onLease {
+			t.Error("the waiting lease is among B's idle ones, and it is A's")
+		}
+	}
+}
+
+func takeIdle(t *testing.T, s *Store, ttl time.Duration) (clientv3.LeaseID, bool) {
+	l, ok := current(t, s).pool.take(ttl)
+	return l.id, ok
 }
 
 func TestPlaceWhoseKeyVanishesEndsItsWait(t *testing.T) {
