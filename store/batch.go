@@ -50,12 +50,18 @@ var errUnsent = errors.New("not sent to etcd")
 func (r *registration) newBatches() convoy[*passenger] {
 	return convoy[*passenger]{
 		atOnce: batchesAtOnce,
-		load:   r.loadBatch,
+		load:   loadBatch,
 		carry:  r.carryBatch,
 		refuse: func(p *passenger) { p.done <- arrival{err: errUnsent} },
 		spawn:  r.spawn,
 
 		patience: func(p *passenger) time.Time { return p.part.patient },
+		turn: func(p *passenger) string {
+			if p.part.creates == "" {
+				return ""
+			}
+			return p.part.subject
+		},
 	}
 }
 
@@ -72,11 +78,16 @@ func (r *registration) try(ctx context.Context, p part) (answer, int64, error) {
 	if r.batches.withdraw(at) {
 		return answer{}, 0, errUnsent
 	}
+	select {
+	case got := <-at.done: // it was left out, or has just come
+		return got.answer, at.behind.Load(), got.err
+	default:
+	}
 	return answer{}, at.behind.Load(), context.Cause(ctx)
 }
 
 // loadBatch takes those that can go together.
-func (r *registration) loadBatch(waiting []*passenger) (batch, left []*passenger) {
+func loadBatch(waiting []*passenger) (batch, left []*passenger) {
 	aboard := make(companions, min(len(waiting), maxBatch))
 	bytes := 0
 	for i, p := range waiting {
@@ -92,7 +103,7 @@ func (r *registration) loadBatch(waiting []*passenger) (batch, left []*passenger
 		batch = append(batch, p)
 		bytes += p.bytes
 	}
-	return r.board(batch), left
+	return batch, left
 }
 
 // companions are, of each subject, those that are in a batch: at most one that creates a claim and one that does not.
@@ -137,6 +148,7 @@ func (r *registration) board(batch []*passenger) []*passenger {
 
 // carryBatch sends a batch and tells each of its passengers what became of it.
 func (r *registration) carryBatch(batch []*passenger) {
+	batch = r.board(batch)
 	if len(batch) == 0 {
 		return
 	}
@@ -158,8 +170,8 @@ func (r *registration) carryBatch(batch []*passenger) {
 func (r *registration) carryApart(batch []*passenger) {
 	half := len(batch) / 2
 	var work sync.WaitGroup
-	work.Go(func() { r.carryBatch(r.board(slices.Clone(batch[:half]))) })
-	r.carryBatch(r.board(slices.Clone(batch[half:])))
+	work.Go(func() { r.carryBatch(slices.Clone(batch[:half])) })
+	r.carryBatch(slices.Clone(batch[half:]))
 	work.Wait()
 }
 

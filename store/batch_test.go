@@ -288,7 +288,8 @@ func TestBatchIsLoadedWithoutWhomNobodyWaitsFor(t *testing.T) {
 		passengers[i] = &passenger{ctx: ctxFor(t), part: part{subject: subject}, done: make(chan arrival, 1)}
 	}
 	passengers[1].ctx = gone
-	batch, left := r.loadBatch(slices.Clone(passengers))
+	batch, left := loadBatch(slices.Clone(passengers))
+	batch = r.board(batch)
 	if !slices.Equal(batch, []*passenger{passengers[0], passengers[3]}) || !slices.Equal(left, passengers[2:3]) {
 		t.Errorf("got %d in the batch and %d left, want the first of a and that of c; the second of a left", len(batch), len(left))
 	}
@@ -301,14 +302,12 @@ func TestBatchIsLoadedWithoutWhomNobodyWaitsFor(t *testing.T) {
 }
 
 func TestBatchStaysWithinItsBounds(t *testing.T) {
-	s := open(t, shared(t))
-	r := current(t, s)
 	load := func(n, bytes int) (batch, left []*passenger) {
 		waiting := make([]*passenger, n)
 		for i := range waiting {
 			waiting[i] = &passenger{ctx: ctxFor(t), part: part{subject: fmt.Sprint(i)}, bytes: bytes, done: make(chan arrival, 1)}
 		}
-		return r.loadBatch(waiting)
+		return loadBatch(waiting)
 	}
 	for name, c := range map[string]struct{ n, bytes, want int }{
 		"many":                {maxBatch + 5, 100, maxBatch},

@@ -22,9 +22,13 @@ type convoy[T comparable] struct {
 	// patience tells until when one that waits would rather go with others; the zero time, if it would not. Nil: none
 	// would.
 	patience func(T) time.Time
+	// turn tells what x waits its turn about: only the first of those is looked at, the others wait behind it, so that
+	// thousands of them cost no more than one. "": nothing. Nil: none does.
+	turn func(x T) (about string)
 
 	mu       sync.Mutex
 	waiting  []T
+	behind   map[string][]T
 	underway int
 	// timer is set while something patient waits.
 	timer *time.Timer
@@ -34,7 +38,7 @@ type convoy[T comparable] struct {
 // of everything while little is asked.
 func (c *convoy[T]) add(x T, urgent bool) {
 	c.mu.Lock()
-	c.waiting = append(c.waiting, x)
+	c.enter(x)
 	most := c.atOnce
 	if urgent {
 		most++
@@ -69,10 +73,50 @@ func (c *convoy[T]) refuseAll(group []T) {
 	c.mu.Lock()
 	c.underway--
 	group, c.waiting = append(group, c.waiting...), nil
+	for _, behind := range c.behind {
+		group = append(group, behind...)
+	}
+	c.behind = nil
 	c.mu.Unlock()
 	for _, x := range group {
 		c.refuse(x)
 	}
+}
+
+// enter lets x wait. c.mu is held.
+func (c *convoy[T]) enter(x T) {
+	if about := c.turnOf(x); about != "" {
+		if behind, taken := c.behind[about]; taken {
+			c.behind[about] = append(behind, x)
+			return
+		}
+		if c.behind == nil {
+			c.behind = make(map[string][]T)
+		}
+		c.behind[about] = nil
+	}
+	c.waiting = append(c.waiting, x)
+}
+
+// gone lets wait in its place, now that x is not among the waiting any more, who comes after it. c.mu is held.
+func (c *convoy[T]) gone(x T) {
+	about := c.turnOf(x)
+	if about == "" {
+		return
+	}
+	behind := c.behind[about]
+	if len(behind) == 0 {
+		delete(c.behind, about)
+		return
+	}
+	c.waiting, c.behind[about] = append(c.waiting, behind[0]), behind[1:]
+}
+
+func (c *convoy[T]) turnOf(x T) string {
+	if c.turn == nil {
+		return ""
+	}
+	return c.turn(x)
 }
 
 // run carries group after group.
@@ -101,6 +145,9 @@ func (c *convoy[T]) arrived() (group []T) {
 func (c *convoy[T]) next() (group []T) {
 	for len(group) == 0 && c.pressed() {
 		group, c.waiting = c.load(c.waiting)
+		for _, x := range group {
+			c.gone(x)
+		}
 	}
 	return group
 }
@@ -146,9 +193,16 @@ func (c *convoy[T]) press() {
 func (c *convoy[T]) withdraw(x T) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := slices.Index(c.waiting, x)
-	if at >= 0 {
+	if at := slices.Index(c.waiting, x); at >= 0 {
 		c.waiting = slices.Delete(c.waiting, at, at+1)
+		c.gone(x)
+		return true
+	}
+	about := c.turnOf(x)
+	behind := c.behind[about]
+	at := slices.Index(behind, x)
+	if at >= 0 {
+		c.behind[about] = slices.Delete(behind, at, at+1)
 	}
 	return at >= 0
 }

@@ -124,17 +124,64 @@ func TestWithdrawnOneIsNotCarried(t *testing.T) {
 	})
 }
 
+func TestThoseThatWaitTheirTurnAreLookedAtOneByOne(t *testing.T) {
+	const all = 10_000
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourneys(1, 3)
+		load, looked := j.load, 0
+		j.load = func(waiting []int) (group, left []int) {
+			looked = max(looked, len(waiting))
+			return load(waiting)
+		}
+		j.turn = func(x int) string {
+			if x%2 == 0 && x != 0 {
+				return "even"
+			}
+			return ""
+		}
+		j.send(0, false)
+		for x := 2; x <= 2*all; x += 2 {
+			j.add(x, false)
+		}
+		j.add(1, false)
+		if !j.withdraw(4) || j.withdraw(4) || !j.withdraw(2) {
+			t.Error("want both withdrawn, the one in its turn and the one behind it")
+		}
+		close(j.arrive)
+		got := j.carried()
+		var evens []int
+		for _, x := range slices.Concat(got...) {
+			if x%2 == 0 && x != 0 {
+				evens = append(evens, x)
+			}
+		}
+		if len(evens) != all-2 || !slices.IsSorted(evens) || evens[0] != 6 {
+			t.Errorf("%d were carried, want %d, in order, without those withdrawn", len(evens), all-2)
+		}
+		if len(got) < all-2 {
+			t.Errorf("%d groups carried them, want each in one of its own", len(got))
+		}
+		if looked > 4 {
+			t.Errorf("%d were looked at for one group, want the first of those that wait their turn, and no more", looked)
+		}
+		if len(j.behind) != 0 || len(j.waiting) != 0 || j.underway != 0 {
+			t.Errorf("at the end %v wait, %v behind them, and %d are under way", j.waiting, j.behind, j.underway)
+		}
+	})
+}
+
 func TestConvoyRefusesWhatCanNoLongerGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJourneys(1, 2)
 		j.spawn = func(func()) bool { return false }
+		j.turn = func(x int) string { return map[int]string{2: "x", 3: "x", 4: "x"}[x] }
 		j.send(0, false) // carried by its caller
 		for x := 1; x <= 4; x++ {
 			j.send(x, false)
 		}
 		j.arrive <- struct{}{}
 		synctest.Wait()
-		if !slices.Equal(j.refused, []int{1, 2, 3, 4}) || len(j.waiting) != 0 || j.underway != 0 {
+		if !slices.Equal(j.refused, []int{1, 2, 3, 4}) || len(j.behind) != 0 || len(j.waiting) != 0 || j.underway != 0 {
 			t.Errorf("got %v refused, %v waiting and %d under way, want all four refused", j.refused, j.waiting, j.underway)
 		}
 	})

@@ -7,56 +7,68 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
+	"strings"
 	"time"
 )
 
 const (
-	profiledClients = 64
-	profileSpan     = 10 * time.Second
-	profileBound    = 10 * time.Second // for a profile to be on disk
+	profileSpan  = 10 * time.Second
+	profileBound = 10 * time.Second // for a profile to be on disk
 )
 
-// writeProfiles writes CPU profiles of all that works while clients take and release locks.
-func writeProfiles(ctx context.Context, r *rig) error {
-	dir, err := filepath.Abs(r.cfg.profile)
-	if err != nil {
-		return err
+// writeProfiles writes CPU profiles of all that works while latchkey is at work, of each workload into a directory of
+// its own.
+func writeProfiles(ctx context.Context, r *rig, chosen []workload) error {
+	r.cfg.slice = profileSpan
+	for _, w := range chosen {
+		dir, err := filepath.Abs(filepath.Join(r.cfg.profile, strings.ReplaceAll(w.name, "/", "-")))
+		if err != nil {
+			return err
+		}
+		if err := w.profile(ctx, r, dir); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
 	}
+	return nil
+}
+
+// profile profiles the first system of a workload, which is latchkey.
+func (w workload) profile(ctx context.Context, r *rig, dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	c := byLatchkeyOwn
-	all, err := c.crew(ctx, r, profiledClients)
-	defer all.close(context.WithoutCancel(ctx))
+	all, err := w.open(ctx, r)
+	defer leave(ctx, all)
 	if err != nil {
 		return err
 	}
-	op, _, err := cycle(ctx, c, all)
-	if err != nil {
-		return err
-	}
-	r.tell("profiling acquire and release, %s", plural(profiledClients, "client"))
-	for _, p := range append(r.service(), r.members...) {
+	r.tell("profiling %s: %s", w.name, w.title)
+	profiled := append(r.service(), r.members...)
+	for _, p := range profiled {
 		os.Remove(filepath.Join(dir, p.name+".pprof")) // of an earlier run
 	}
 	own, err := startProfile(filepath.Join(dir, "load.pprof"))
 	if err != nil {
 		return err
 	}
-	profiled := append(r.service(), r.members...)
 	for _, p := range profiled {
 		if err := p.say(profileTo + filepath.Join(dir, p.name+".pprof")); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	s := load{clients: profiledClients, warm: r.cfg.warm, slice: profileSpan, usage: r.usageOf(r.service()), op: op}.run(ctx)
+	s, err := first(all).slice(ctx)
 	pprof.StopCPUProfile()
-	errs := []error{own.Close(), s.first, ctx.Err()}
+	errs := []error{err, own.Close(), s.first, ctx.Err()}
 	for _, p := range profiled {
 		errs = append(errs, p.say(profileEnd), profileWritten(ctx, filepath.Join(dir, p.name+".pprof")))
 	}
-	r.tell("%d cycles; read the profiles with go tool pprof: %s", s.done, dir)
+	r.tell("%d operations; read the profiles with go tool pprof: %s", s.done, dir)
 	return errors.Join(errs...)
+}
+
+func first(all []trial) trial {
+	return all[slices.IndexFunc(all, func(t trial) bool { return t.slice != nil })]
 }
 
 // profileWritten waits for a profile, which has its name when all of it is written.

@@ -46,7 +46,7 @@ func run(ctx context.Context, cfg settings, out, told io.Writer) (err error) {
 		return err
 	}
 	if cfg.profile != "" {
-		return writeProfiles(ctx, r)
+		return writeProfiles(ctx, r, chosen)
 	}
 	result := newResult(cfg)
 	result.heading(out)
@@ -74,15 +74,7 @@ func run(ctx context.Context, cfg settings, out, told io.Writer) (err error) {
 // measure runs the rounds. In each, another system begins.
 func (w workload) measure(ctx context.Context, r *rig) (cells []cell, err error) {
 	all, err := w.open(ctx, r)
-	defer func() {
-		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
-		defer cancel()
-		for _, t := range all {
-			if t.close != nil {
-				t.close(leave)
-			}
-		}
-	}()
+	defer leave(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +107,16 @@ func (w workload) measure(ctx context.Context, r *rig) (cells []cell, err error)
 		cells[k].Figures = overRounds(rounds[k])
 	}
 	return cells, nil
+}
+
+func leave(ctx context.Context, all []trial) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
+	defer cancel()
+	for _, t := range all {
+		if t.close != nil {
+			t.close(ctx)
+		}
+	}
 }
 
 // machine says on what the figures were measured.

@@ -35,16 +35,17 @@ type settings struct {
 }
 
 const (
-	replicas     = 3 // over which clients are spread
-	mostMembers  = 7
-	slicesGrowth = 2 // slices to measure each size, of which there is only one round
+	replicas          = 3 // over which clients are spread
+	mostMembers       = 7
+	profiledByDefault = "cycle/64"
+	slicesGrowth      = 2 // slices to measure each size, of which there is only one round
 )
 
 func ordinary() settings {
 	return settings{
 		rounds: 3, slice: 1500 * time.Millisecond, warm: 500 * time.Millisecond, members: 1,
 		cycling: []int{1, 16, 64, 256}, handing: []int{2, 16, 128}, spread: 16, renewing: 64,
-		parked: []int{1000, 5000}, settle: 2 * time.Second, rest: 5 * time.Second,
+		parked: []int{1000, 5000}, settle: 12 * time.Second, rest: 5 * time.Second,
 		dying: 8, dyingTTL: 5 * time.Second,
 		held: []int{10, 1000, 10_000, 100_000}, waiting: []int{2, 100, 1000, 5000},
 	}
@@ -71,7 +72,8 @@ func parse(args []string, help io.Writer) (settings, error) {
 	members := flags.Int("members", 1, "members of the etcd")
 	apart := flags.Bool("apart", false, "give each client of etcd-go a connection of its own, as clients on machines of their own have; else all share one")
 	json := flags.String("json", "", "write the result as JSON to this `file` too; - for standard output, instead of the tables")
-	profile := flags.String("profile", "", "measure nothing, but write CPU profiles of etcd, latchkey and the load at 64 clients into this `directory`")
+	profile := flags.String("profile", "", "measure nothing, but write CPU profiles of etcd, latchkey and the load into this `directory`, "+
+		"of each workload that -only chooses, else of "+profiledByDefault)
 	latchkey := flags.String("latchkey", "", "measure this `binary` instead of building one")
 	if err := flags.Parse(args); err != nil {
 		return settings{}, err
@@ -98,6 +100,9 @@ func parse(args []string, help io.Writer) (settings, error) {
 	}
 	if *members < 1 || *members > mostMembers {
 		errs = append(errs, fmt.Errorf("-members must be from 1 to %d", mostMembers))
+	}
+	if *profile != "" && *only == "" {
+		*only = "^" + profiledByDefault + "$"
 	}
 	var err error
 	if cfg.only, err = regexp.Compile(*only); err != nil {
