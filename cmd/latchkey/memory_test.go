@@ -12,10 +12,10 @@ func TestMemoryIsGivenBackAtRest(t *testing.T) {
 		idle bool
 		want bool
 	}{
-		"little":                   {now: memory{live: 10 << 20, garbage: 8 << 20, free: 8 << 20}, idle: true},
+		"little":                   {now: memory{live: 10 << 20, garbage: 3 << 20, free: 3 << 20}, idle: true},
 		"free":                     {now: memory{live: 10 << 20, free: 40 << 20}, idle: true, want: true},
 		"garbage":                  {now: memory{live: 10 << 20, garbage: 40 << 20}, idle: true, want: true},
-		"both together":            {now: memory{live: 10 << 20, garbage: 20 << 20, free: 20 << 20}, idle: true, want: true},
+		"both together":            {now: memory{live: 10 << 20, garbage: 5 << 20, free: 5 << 20}, idle: true, want: true},
 		"little of what is in use": {now: memory{live: 1 << 30, free: 40 << 20}, idle: true},
 		"needed again in a moment": {now: memory{live: 10 << 20, free: 40 << 20}},
 	} {

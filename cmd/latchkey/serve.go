@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -88,6 +89,7 @@ func (c *serveCommand) run(s surroundings) (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	defer runtime.KeepAlive(make([]byte, idleHeap))
 	defer startTidying()()
 	e, err := c.open(s.stop, logger)
 	if err != nil {
