@@ -19,6 +19,9 @@ import (
 const (
 	// batchesAtOnce is how many batches are under way together.
 	batchesAtOnce = 1
+	// batchesInCrowd is how many more are while many claim one name, of which a batch takes only one: etcd takes what it
+	// is asked meanwhile to its log together.
+	batchesInCrowd = 3
 	// maxBatch bounds a batch. Etcd takes 128 operations, and counts those of the levels above with the nested ones.
 	maxBatch = 96
 	// maxBatchBytes keeps a batch well below the 1.5 MiB that etcd takes.
@@ -49,7 +52,9 @@ var errUnsent = errors.New("not sent to etcd")
 
 func (r *registration) newBatches() convoy[*passenger] {
 	return convoy[*passenger]{
-		atOnce: batchesAtOnce,
+		atOnce:  batchesAtOnce,
+		inCrowd: batchesInCrowd,
+
 		load:   loadBatch,
 		carry:  r.carryBatch,
 		refuse: func(p *passenger) { p.done <- arrival{err: errUnsent} },

@@ -10,8 +10,9 @@ import (
 // what came while others were. One that is urgent does not wait for those, but takes with it what waits. One that is
 // patient waits a little for others to go with.
 type convoy[T comparable] struct {
-	// atOnce is how many groups may be under way; one more for what is urgent.
-	atOnce int
+	// atOnce is how many groups may be under way; one more for what is urgent, and inCrowd more while a crowd waits its
+	// turn, which goes one by one.
+	atOnce, inCrowd int
 	// load takes out of what waits, in the order in which it came, what goes together now.
 	load func(waiting []T) (group, left []T)
 	// carry takes a group to its end.
@@ -29,17 +30,21 @@ type convoy[T comparable] struct {
 	mu       sync.Mutex
 	waiting  []T
 	behind   map[string][]T
+	crowd    int // how many there are in behind
 	underway int
 	// timer is set while something patient waits.
 	timer *time.Timer
 }
+
+// leastCrowd is how many must wait behind others for more groups to go.
+const leastCrowd = 32
 
 // add takes x in, and carries it at once, in the caller's own goroutine, if it can go and goes alone: that is the way
 // of everything while little is asked.
 func (c *convoy[T]) add(x T, urgent bool) {
 	c.mu.Lock()
 	c.enter(x)
-	most := c.atOnce
+	most := c.most()
 	if urgent {
 		most++
 	}
@@ -76,7 +81,7 @@ func (c *convoy[T]) refuseAll(group []T) {
 	for _, behind := range c.behind {
 		group = append(group, behind...)
 	}
-	c.behind = nil
+	c.behind, c.crowd = nil, 0
 	c.mu.Unlock()
 	for _, x := range group {
 		c.refuse(x)
@@ -88,6 +93,7 @@ func (c *convoy[T]) enter(x T) {
 	if about := c.turnOf(x); about != "" {
 		if behind, taken := c.behind[about]; taken {
 			c.behind[about] = append(behind, x)
+			c.crowd++
 			return
 		}
 		if c.behind == nil {
@@ -110,6 +116,15 @@ func (c *convoy[T]) gone(x T) {
 		return
 	}
 	c.waiting, c.behind[about] = append(c.waiting, behind[0]), behind[1:]
+	c.crowd--
+}
+
+// most is how many groups may be under way now. c.mu is held.
+func (c *convoy[T]) most() int {
+	if c.crowd < leastCrowd {
+		return c.atOnce
+	}
+	return c.atOnce + c.inCrowd
 }
 
 func (c *convoy[T]) turnOf(x T) string {
@@ -132,7 +147,7 @@ func (c *convoy[T]) run(group []T) {
 func (c *convoy[T]) arrived() (group []T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.underway <= c.atOnce {
+	if c.underway <= c.most() {
 		group = c.next()
 	}
 	if len(group) == 0 {
@@ -180,7 +195,7 @@ func (c *convoy[T]) press() {
 	c.mu.Lock()
 	c.timer = nil
 	var group []T
-	if c.underway < c.atOnce {
+	if c.underway < c.most() {
 		if group = c.next(); len(group) > 0 {
 			c.underway++
 		}
@@ -203,6 +218,7 @@ func (c *convoy[T]) withdraw(x T) bool {
 	at := slices.Index(behind, x)
 	if at >= 0 {
 		c.behind[about] = slices.Delete(behind, at, at+1)
+		c.crowd--
 	}
 	return at >= 0
 }

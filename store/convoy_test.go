@@ -16,7 +16,7 @@ type journeys struct {
 	groups  [][]int
 	refused []int
 	running int
-	most    int
+	atMost  int
 }
 
 func newJourneys(atOnce, perGroup int) *journeys {
@@ -31,7 +31,7 @@ func newJourneys(atOnce, perGroup int) *journeys {
 			j.mu.Lock()
 			j.groups = append(j.groups, group)
 			j.running++
-			j.most = max(j.most, j.running)
+			j.atMost = max(j.atMost, j.running)
 			j.mu.Unlock()
 			<-j.arrive
 			j.mu.Lock()
@@ -101,8 +101,8 @@ func TestUrgentOneTakesWithItWhatWaits(t *testing.T) {
 		wantGroups(t, "after both", j.carried(), []int{1}, []int{2, 3}, []int{4})
 		j.arrive <- struct{}{}
 		synctest.Wait()
-		if j.most != 2 || j.underway != 0 {
-			t.Errorf("%d were under way together and %d are at the end, want 2 and 0", j.most, j.underway)
+		if j.atMost != 2 || j.underway != 0 {
+			t.Errorf("%d were under way together and %d are at the end, want 2 and 0", j.atMost, j.underway)
 		}
 	})
 }
@@ -170,6 +170,29 @@ func TestThoseThatWaitTheirTurnAreLookedAtOneByOne(t *testing.T) {
 	})
 }
 
+func TestMoreGroupsGoWhileACrowdWaitsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourneys(1, 10)
+		j.inCrowd = 2
+		j.turn = func(int) string { return "x" }
+		for x := range leastCrowd + 1 {
+			j.send(x, false)
+		}
+		wantGroups(t, "one under way and no crowd yet", j.carried(), []int{0})
+		j.send(100, false)
+		j.send(101, false)
+		j.send(102, false)
+		wantGroups(t, "in a crowd", j.carried(), []int{0}, []int{1}, []int{2})
+		close(j.arrive)
+		if got := j.carried(); len(got) != leastCrowd+4 {
+			t.Errorf("%d groups were carried, want one for each of %d", len(got), leastCrowd+4)
+		}
+		if j.atMost > 3 || j.underway != 0 || j.crowd != 0 || len(j.waiting) != 0 {
+			t.Errorf("%d were under way together; at the end %d are, %d wait behind others and %d do", j.atMost, j.underway, j.crowd, len(j.waiting))
+		}
+	})
+}
+
 func TestConvoyRefusesWhatCanNoLongerGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJourneys(1, 2)
@@ -212,7 +235,7 @@ func TestConvoyLosesNothing(t *testing.T) {
 	if len(all) != adders*each || len(slices.Compact(all)) != adders*each {
 		t.Errorf("%d came to an end, want each of %d once", len(all), adders*each)
 	}
-	if j.most > atOnce+1 || j.underway != 0 || len(j.waiting) != 0 {
-		t.Errorf("%d were under way together; at the end %d, and %d wait", j.most, j.underway, len(j.waiting))
+	if j.atMost > atOnce+1 || j.underway != 0 || len(j.waiting) != 0 {
+		t.Errorf("%d were under way together; at the end %d, and %d wait", j.atMost, j.underway, len(j.waiting))
 	}
 }

@@ -39,23 +39,34 @@ var (
 	errManyBehind  = errors.New("several members answer at one endpoint")
 )
 
-// leader lets the client ask the leader of etcd alone, as everybody else would only pass on to it what is asked. It is
-// a choice of whom to ask and nothing else: on any doubt all endpoints are back, and that is always right.
+// leader lets the client ask the leader of etcd alone, as everybody else would only pass on to it what is asked; and
+// while no leader answers, the members that do. It is a choice of whom to ask and nothing else: asking all is always
+// right.
 type leader struct {
 	etcd *clientv3.Client
 	log  *slog.Logger
 	// moved is called when other members are asked than before.
 	moved func()
+	// doubts has an element when a request met doubt while no leader was asked alone.
+	doubts chan struct{}
+
+	// owners are the endpoints that the client's owner gave it, asked those that it was given here: run's own.
+	owners, asked []string
 
 	mu sync.Mutex
-	// leave ends the asking of the leader alone; nil while all are asked.
+	// leave ends the asking of the leader alone; nil while others are asked.
 	leave context.CancelCauseFunc
+}
+
+func newLeader(etcd *clientv3.Client, log *slog.Logger, moved func()) *leader {
+	return &leader{etcd: etcd, log: log, moved: moved, doubts: make(chan struct{}, 1)}
 }
 
 // run looks for the leader again and again until ctx ends. Then the client has the endpoints that its owner gave it.
 func (l *leader) run(ctx context.Context) {
+	defer func() { l.ask(l.all()) }()
 	for pause := time.Duration(0); ; {
-		sleep(ctx, pause-rand.N(pause/4+1))
+		l.rest(ctx, pause-rand.N(pause/4+1))
 		if ctx.Err() != nil {
 			return
 		}
@@ -72,10 +83,26 @@ func (l *leader) run(ctx context.Context) {
 	}
 }
 
+// rest lets the pause before the next look pass. After the first of it, doubt ends it: whoever is asked now may be out
+// of reach too.
+func (l *leader) rest(ctx context.Context, pause time.Duration) {
+	sleep(ctx, min(pause, lookPause))
+	if pause <= lookPause {
+		return
+	}
+	late := time.NewTimer(pause - lookPause)
+	defer late.Stop()
+	select {
+	case <-l.doubts:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+}
+
 // follow finds the leader and has it asked alone for as long as there is no doubt about it. It returns what ended that,
 // or why it never began.
 func (l *leader) follow(ctx context.Context) error {
-	all := l.etcd.Endpoints()
+	all := l.all()
 	if len(all) < 2 {
 		return nil
 	}
@@ -83,36 +110,54 @@ func (l *leader) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	alone := []string{at}
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
-	if !l.swap(all, alone) {
+	if !l.ask([]string{at}) {
 		return errOtherPlaces
 	}
-	defer l.moved()
-	defer l.swap(alone, all)
-	if err := l.leads(ctx, found); err != nil {
-		return err
+	if err = l.leads(ctx, found); err == nil {
+		l.watchFor(leave)
+		l.moved()
+		l.log.Info("asking the leader of etcd alone", "endpoint", at)
+		err = l.stay(ctx, found)
+		l.watchFor(nil)
+		l.log.Info("asking other members of etcd again", "cause", err)
 	}
-	l.watchFor(leave)
-	defer l.watchFor(nil)
-	l.moved()
-	l.log.Info("asking the leader of etcd alone", "endpoint", at)
-	err = l.stay(ctx, alone, found)
-	l.log.Info("asking every member of etcd again", "cause", err)
+	defer l.moved()
+	if errors.Is(err, errNotLeader) || errors.Is(err, errManyBehind) {
+		l.ask(all)
+	} else {
+		l.ask(without(all, at)) // it is not, or badly, in reach: the next look tells
+	}
 	return err
 }
 
-// swap gives the client other endpoints, unless it has been given some by its owner meanwhile.
-func (l *leader) swap(from, to []string) bool {
-	if !slices.Equal(l.etcd.Endpoints(), from) {
+// all are the endpoints that the client's owner gave it.
+func (l *leader) all() []string {
+	if now := l.etcd.Endpoints(); !slices.Equal(now, l.asked) {
+		l.owners, l.asked = now, now
+	}
+	return l.owners
+}
+
+// ask gives the client other endpoints, unless it has been given some by its owner meanwhile.
+func (l *leader) ask(to []string) bool {
+	if !slices.Equal(l.etcd.Endpoints(), l.asked) {
 		return false
 	}
-	l.etcd.SetEndpoints(to...)
+	if !slices.Equal(to, l.asked) {
+		l.asked = to
+		l.etcd.SetEndpoints(to...)
+	}
 	return true
 }
 
-// look asks every endpoint for itself, and returns the one where the leader of the highest term is.
+func without(all []string, one string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(at string) bool { return at == one })
+}
+
+// look asks every endpoint for itself, and returns the one where the leader of the highest term is. If there is none,
+// those that answered are asked from now on, or all if none did.
 func (l *leader) look(ctx context.Context, all []string) (string, *pb.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -144,9 +189,26 @@ func (l *leader) look(ctx context.Context, all []string) (string, *pb.StatusResp
 		}
 	}
 	if best < 0 || !isLeader(answers[best]) {
+		l.askThose(all, answers)
 		return "", nil, errNotLeader
 	}
 	return all[best], (*pb.StatusResponse)(answers[best]), nil
+}
+
+// askThose has those asked that answered, if only some did.
+func (l *leader) askThose(all []string, answers []*clientv3.StatusResponse) {
+	var in []string
+	for i, a := range answers {
+		if a != nil && a.Leader != 0 {
+			in = append(in, all[i])
+		}
+	}
+	if len(in) == 0 {
+		in = all
+	}
+	if !slices.Equal(in, l.asked) && l.ask(in) {
+		l.moved()
+	}
 }
 
 func isLeader(a *clientv3.StatusResponse) bool { return a.Leader != 0 && a.Leader == a.Header.MemberId }
@@ -168,7 +230,7 @@ func (l *leader) leads(ctx context.Context, found *pb.StatusResponse) error {
 }
 
 // stay returns when there is doubt about the leader.
-func (l *leader) stay(ctx context.Context, alone []string, found *pb.StatusResponse) error {
+func (l *leader) stay(ctx context.Context, found *pb.StatusResponse) error {
 	for {
 		wait, cancel := context.WithTimeout(ctx, leaderEvery)
 		broken := l.etcd.ActiveConnection().WaitForStateChange(wait, connectivity.Ready)
@@ -178,7 +240,7 @@ func (l *leader) stay(ctx context.Context, alone []string, found *pb.StatusRespo
 			return context.Cause(ctx)
 		case broken:
 			return errBroken
-		case !slices.Equal(l.etcd.Endpoints(), alone):
+		case !slices.Equal(l.etcd.Endpoints(), l.asked):
 			return errOtherPlaces
 		}
 		if err := l.leads(ctx, found); err != nil {
@@ -199,5 +261,10 @@ func (l *leader) doubt(err error) {
 	defer l.mu.Unlock()
 	if l.leave != nil {
 		l.leave(err)
+		return
+	}
+	select {
+	case l.doubts <- struct{}{}:
+	default:
 	}
 }

@@ -170,8 +170,7 @@ func TestLeaderThatFailsIsLeft(t *testing.T) {
 	}
 }
 
-// TestLeaderOutOfReach cuts one replica off from the leader that all others reach. A claim whose every attempt meets the
-// dead line in turn ends unknown, as with any member out of reach; none may end otherwise.
+// TestLeaderOutOfReach cuts one replica off from the leader that all others reach, and then from another member too.
 func TestLeaderOutOfReach(t *testing.T) {
 	w := newWays(t)
 	etcd := w.Client(t, w.all())
@@ -180,23 +179,54 @@ func TestLeaderOutOfReach(t *testing.T) {
 	w.only(t, etcd, leader)
 	stop := keepClaiming(t, s)
 	w.lines[leader].Blackhole()
-	eventually(t, "all members are asked again", func() bool { return slices.Equal(etcd.Endpoints(), w.all()) })
+	others := without(w.all(), w.lines[leader].Addr())
+	eventually(t, "the other members are asked", func() bool { return slices.Equal(etcd.Endpoints(), others) })
+	for end := time.Now().Add(2 * lookWithin); time.Now().Before(end); sleep(ctxFor(t), 10*time.Millisecond) {
+		if got := etcd.Endpoints(); !slices.Equal(got, others) {
+			t.Fatalf("asked are %v, want those in reach to stay", got)
+		}
+	}
 	for _, err := range stop() {
-		if !errors.Is(err, ErrUnknown) {
-			t.Errorf("with two members in reach: %v", err)
+		t.Errorf("with two members in reach: %v", err)
+	}
+	stop = keepClaiming(t, s)
+	w.lines[(leader+1)%3].Blackhole()
+	last := []string{w.lines[(leader+2)%3].Addr()}
+	eventually(t, "the member in reach is asked", func() bool { return slices.Equal(etcd.Endpoints(), last) })
+	mustHold(t, s, Claim{Name: "y"})
+	for _, err := range stop() {
+		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
+			t.Errorf("while half of those asked were out of reach: %v", err)
 		}
 	}
-	for end := time.Now().Add(2 * lookWithin); time.Now().Before(end); {
-		_, err := s.Claim(ctxFor(t), Claim{Name: newNonce().text(), TTL: 30 * time.Second})
-		if err != nil && !errors.Is(err, ErrUnknown) {
-			t.Errorf("with two members in reach: %v", err)
-		}
-		if got := etcd.Endpoints(); !slices.Equal(got, w.all()) {
-			t.Fatalf("asked are %v, want all to stay", got)
-		}
+	for _, l := range w.lines {
+		l.Heal()
 	}
-	w.lines[leader].Heal()
 	w.only(t, etcd, leader)
+	mustHold(t, s, Claim{Name: "x"})
+}
+
+// TestAllOutOfReach heals another line than the last that was asked on.
+func TestAllOutOfReach(t *testing.T) {
+	w := newWays(t)
+	etcd := w.Client(t, w.all())
+	s := open(t, etcd)
+	leader := w.Leader()
+	w.only(t, etcd, leader)
+	for _, l := range w.lines {
+		l.Blackhole()
+	}
+	stop := keepClaiming(t, s)
+	eventually(t, "all members are asked", func() bool { return slices.Equal(etcd.Endpoints(), w.all()) })
+	w.lines[(leader+1)%3].Heal()
+	eventually(t, "the member in reach is asked", func() bool {
+		return slices.Equal(etcd.Endpoints(), []string{w.lines[(leader+1)%3].Addr()})
+	})
+	for _, err := range stop() {
+		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
+			t.Errorf("while no member was in reach: %v", err)
+		}
+	}
 	mustHold(t, s, Claim{Name: "x"})
 }
 
@@ -205,8 +235,9 @@ func TestLeaderDoubtedByARequestIsLeft(t *testing.T) {
 	etcd := w.Client(t, w.all())
 	s := open(t, etcd)
 	w.only(t, etcd, w.Leader())
+	others := without(w.all(), w.lines[w.Leader()].Addr())
 	s.leader.doubt(errNoAnswer)
-	eventually(t, "all members are asked again", func() bool { return slices.Equal(etcd.Endpoints(), w.all()) })
+	eventually(t, "the other members are asked", func() bool { return slices.Equal(etcd.Endpoints(), others) })
 	w.only(t, etcd, w.Leader())
 }
 
@@ -290,7 +321,7 @@ func TestAllStayAsked(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			faults := etcdtest.NewFaults(t)
 			etcd := cluster.Client(t, c.endpoints, faults)
-			l := &leader{etcd: etcd, log: testConfig(t).Logger, moved: func() {}}
+			l := newLeader(etcd, testConfig(t).Logger, func() {})
 			for range 2 * len(c.endpoints) { // opens a line to each
 				if _, err := etcd.Get(ctxFor(t), "x"); err != nil {
 					t.Fatal(err)

@@ -99,7 +99,7 @@ func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error
 	s.metrics = newMetrics(cfg.Registerer, s)
 	s.tidy = newTidy(s)
 	s.keepers = newKeepers(s)
-	s.leader = &leader{etcd: etcd, log: cfg.Logger, moved: s.keepers.renew}
+	s.leader = newLeader(etcd, cfg.Logger, s.keepers.renew)
 	r, err := s.register(ctx, nil)
 	if err != nil {
 		s.end(errClosed)
