@@ -44,7 +44,7 @@ func gathered(t testing.TB, s *Store, n int) {
 	eventually(t, "that many wait for the way", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.waiting) == n
+		return len(b.waiting)+b.crowd == n
 	})
 }
 
