@@ -78,7 +78,7 @@ func wantPointers(t *testing.T, p api.Problem, text string) {
 			t.Errorf("%q: %q is no place in a body", text, place)
 		}
 		for _, step := range strings.Split(pointer, "/") {
-			if mayBeSecret(step) {
+			if mayBeSecret(unescapePointer(step)) {
 				t.Errorf("%q: what may be a secret is repeated: %+v", text, p.Errors[i])
 			}
 		}
