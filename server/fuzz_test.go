@@ -71,6 +71,10 @@ func newWitness(f *testing.F) *witness {
 			note("getLease", id)
 			return store.Lease{}, nil
 		},
+		keep: func(_ context.Context, id string, tell func(store.Kept) error) error {
+			note("keep", id)
+			return tell(store.Kept{Lease: store.Lease{ID: id, TTL: time.Minute}, Sent: time.Now()})
+		},
 		endLease: func(_ context.Context, id string) error { note("endLease", id); return nil },
 	}
 	s, err := New(w.fake, Config{Logger: slog.New(slog.DiscardHandler), MaxWait: w.longest})
