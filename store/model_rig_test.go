@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,9 +126,7 @@ func (r *modelRig) goOn(t *rapid.T, o modelOutcome, l Lock) {
 	if l.ID != "" {
 		r.note(t, o.answer.claim, l)
 	}
-	for no, want := range o.ends {
-		r.ended(t, no, want)
-	}
+	r.endedAll(t, o.ends)
 	r.converge(t, o.soon || o.answer.what == isWaiting)
 }
 
@@ -177,6 +177,12 @@ func (r *modelRig) granted(no int, name string, token int64) string {
 func (r *modelRig) background(no int, replayed bool, call func(context.Context) (Lock, error)) {
 	ctx, leave := context.WithCancel(context.Background())
 	r.pending[no] = modelPending{inBackground(func() (Lock, error) { return call(ctx) }), leave, replayed}
+}
+
+func (r *modelRig) endedAll(t *rapid.T, ends map[int]modelAnswer) {
+	for _, no := range slices.Sorted(maps.Keys(ends)) {
+		r.ended(t, no, ends[no])
+	}
 }
 
 // ended waits for the answer of a request that waited.

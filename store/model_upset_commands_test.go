@@ -57,9 +57,7 @@ func (r *modelRig) reopen(t *rapid.T, at int) {
 	o := r.world.drain(at)[0]
 	r.stores[at].Drain()
 	r.world = o.world
-	for no, want := range o.ends {
-		r.ended(t, no, want)
-	}
+	r.endedAll(t, o.ends)
 	r.shut(t, at)
 	r.open(t, at)
 	o.ends = nil
