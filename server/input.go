@@ -56,9 +56,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *operation) (m
 	return fields, found.err()
 }
 
-// checkID knows that our ids have one spelling, which a URL does not escape: what is escaped is none of them.
+// checkID knows that our ids have one spelling, which a URL does not escape: what is escaped is none of them, nor is
+// nothing at all.
 func checkID(r *http.Request) error {
-	if !strings.Contains(r.URL.EscapedPath(), "%") {
+	if !strings.Contains(r.URL.EscapedPath(), "%") && !strings.Contains(r.URL.Path, "//") {
 		return nil
 	}
 	if strings.HasPrefix(r.URL.Path, "/leases/") {

@@ -148,9 +148,17 @@ func (a *acquire) try(ctx, bound context.Context, r *registration) (Lock, error)
 // caller's own claim stands on it.
 func (a *acquire) peek(ctx context.Context) (*HeldError, error) {
 	ops := append([]clientv3.Op{clientv3.OpGet(a.wish.key, clientv3.WithKeysOnly())}, a.describe()...)
+	if a.c.LeaseID != "" { // what is remembered of it may be over
+		ops = append(ops, clientv3.OpGet(a.s.keys.leaseOf(a.c.LeaseID), clientv3.WithKeysOnly()))
+	}
 	got, err := a.s.read(ctx, ops...)
-	if err != nil || len(got.ranges[0].Kvs) > 0 || got.ranges[2].Count == 0 {
+	switch {
+	case err != nil:
 		return nil, err
+	case a.c.LeaseID != "" && len(got.ranges[3].Kvs) == 0:
+		return nil, ErrNoLease
+	case len(got.ranges[0].Kvs) > 0 || got.ranges[2].Count == 0:
+		return nil, nil
 	}
 	return a.s.keys.busy(got.ranges[1].Kvs, got.ranges[2].Count)
 }

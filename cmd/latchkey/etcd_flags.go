@@ -69,11 +69,8 @@ func (f *etcdFlags) checkNoCluster(bad *faults) {
 func (f *etcdFlags) checkEndpoints(bad *faults) {
 	schemes := map[string]bool{}
 	for _, e := range f.EtcdEndpoints {
-		scheme, address, found := strings.Cut(e, "://")
-		if !found {
-			scheme, address = "", e
-		}
-		if err := hostPort(address); err != nil || scheme != "" && scheme != "http" && scheme != "https" {
+		scheme, ok := schemeOf(e)
+		if !ok {
 			bad.add("etcd-endpoints", "must each be http://host:port, https://host:port or host:port, not %q", redacted(e))
 		}
 		schemes[scheme] = true
@@ -84,6 +81,18 @@ func (f *etcdFlags) checkEndpoints(bad *faults) {
 	if schemes["http"] && f.tlsFiles() {
 		bad.add("etcd-endpoints", "must be https with --etcd-cacert, --etcd-cert or --etcd-key")
 	}
+}
+
+// schemeOf is how an endpoint is to be spoken to, "" if it does not say. It is not ok if it says more than a host and a
+// port, or less.
+func schemeOf(endpoint string) (scheme string, ok bool) {
+	scheme, address, said := strings.Cut(endpoint, "://")
+	if !said {
+		scheme, address = "", endpoint
+	} else if _, err := url.Parse(endpoint); err != nil || scheme != "http" && scheme != "https" {
+		return scheme, false
+	}
+	return scheme, hostPort(address) == nil && !strings.ContainsAny(address, "@/?#")
 }
 
 // redacted keeps a password that someone put into an endpoint out of our messages.
