@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,7 +85,7 @@ func TestClaimsWhoseRepliesAreTornOffAreMadeOnce(t *testing.T) {
 // A line that carries only what is small, as some do, costs the large their answer, in time, and the small nothing.
 func TestLargeRequestsThatNeverArriveHarmNoSmallOnes(t *testing.T) {
 	t.Parallel()
-	const small, tries, packet, requestBound = 4, 3, 1500, 4 * time.Second
+	const small, tries, packet, requestBound = 4, 2, 1500, 3 * time.Second
 	s, faults := faulty(t, func(c *Config) { c.RequestBound = requestBound })
 	swallowed := faults.Every(etcdtest.Txns(func(txn *pb.TxnRequest) bool {
 		return putBytes(txn) > packet
@@ -145,4 +146,19 @@ func putBytes(txn *pb.TxnRequest) int {
 		}
 	}
 	return bytes
+}
+
+// What went unanswered goes again alone, in its turn, while the others go on together.
+func TestWhatWentUnansweredTravelsAlone(t *testing.T) {
+	of := func(subject string, apart bool) *passenger {
+		return &passenger{part: part{subject: subject, apart: apart}}
+	}
+	a, b, c, d := of("a", false), of("b", true), of("c", false), of("b", false)
+	batch, left := loadBatch([]*passenger{a, b, c, d})
+	if !slices.Equal(batch, []*passenger{a, c}) || !slices.Equal(left, []*passenger{b, d}) {
+		t.Errorf("behind others: %d go and %d are left, want two and two", len(batch), len(left))
+	}
+	if batch, left = loadBatch(left); !slices.Equal(batch, []*passenger{b}) || !slices.Equal(left, []*passenger{d}) {
+		t.Errorf("in its turn: %d go and %d are left, want it alone", len(batch), len(left))
+	}
 }
