@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -17,9 +18,12 @@ import (
 // twoReplicas are two in this process, on an etcd that other tests use too, under a prefix of the test's own.
 func twoReplicas(t *testing.T, args ...string) (a, b *running) {
 	t.Helper()
-	args = append([]string{"--etcd-endpoints=" + etcdtest.Shared(t).Endpoint(), "--etcd-prefix=/" + t.Name() + "/"}, args...)
+	args = append([]string{"--etcd-endpoints=" + etcdtest.Shared(t).Endpoint(), ownPrefix(t)}, args...)
 	return serve(t, args...), serve(t, args...)
 }
+
+// ownPrefix keeps a test apart from all others on its etcd, and from itself when it is run again.
+func ownPrefix(t *testing.T) string { return "--etcd-prefix=/" + t.Name() + "/" + rand.Text() + "/" }
 
 // heard is an answer as it came.
 type heard struct {

@@ -153,7 +153,7 @@ func TestWhatIsTold(t *testing.T) {
 	t.Parallel()
 	shared := etcdtest.Shared(t).Endpoint()
 	s := &session{t: t, etcd: etcdtest.NewProxy(t, shared), secrets: map[string]bool{}}
-	all := []string{"--etcd-prefix=/" + t.Name() + "/", "--request-timeout=1s", "--log-level=debug"}
+	all := []string{ownPrefix(t), "--request-timeout=500ms", "--log-level=debug"}
 	s.a = serve(t, append(all, "--etcd-endpoints="+s.etcd.Addr(), "--log-format=json")...)
 	s.b = serve(t, append(all, "--etcd-endpoints="+shared)...)
 
@@ -214,7 +214,7 @@ func TestWhatIsTold(t *testing.T) {
 		}
 	})
 	t.Run("strangers make no series", func(t *testing.T) {
-		const strangers, more = 200, 20
+		const strangers, more = 80, 20
 		before := series(metrics())
 		for i := range strangers {
 			hear(t, http.MethodGet, fmt.Sprintf("%s/stranger-%d/%s", s.a.url, i, rand.Text()), "")

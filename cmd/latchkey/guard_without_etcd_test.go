@@ -123,7 +123,7 @@ func TestReplicaWhoseStoreFallsSilentIsNotReady(t *testing.T) {
 	t.Parallel()
 	const promised = 10 * time.Second
 	proxy := etcdtest.NewProxy(t, etcdtest.Shared(t).Endpoint())
-	r := serve(t, "--etcd-endpoints="+proxy.Addr(), "--etcd-prefix=/"+t.Name()+"/", "--request-timeout=1s")
+	r := serve(t, "--etcd-endpoints="+proxy.Addr(), ownPrefix(t), "--request-timeout=1s")
 	ready := func(status int) func() bool {
 		return func() bool { return hear(t, http.MethodGet, r.url+"/readyz", "").status == status }
 	}
