@@ -93,6 +93,19 @@ func TestNoTimeoutCutsAWait(t *testing.T) {
 		say(t, conn, c.request)
 		expectAnswer(t, reader, c.status)
 	}
+	// the time for the last answer is over when the next request asks whether to send its body
+	over := time.NewTimer(2 * hasty)
+	<-over.C
+	head, body, _ := strings.Cut(waitingClaim, "\r\n\r\n")
+	say(t, conn, head+"\r\nExpect: 100-continue\r\n\r\n")
+	if line, err := reader.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
+		t.Fatalf("a client that asks whether to send is told %q, %v", line, err)
+	}
+	if _, err := reader.ReadString('\n'); err != nil { // the empty line after it
+		t.Fatal(err)
+	}
+	say(t, conn, body)
+	expectAnswer(t, reader, 201)
 	_, lines := open(t, ts, "/locks/x/events")
 	await(t, lines, "event: queued")
 	await(t, lines, "event: held")

@@ -149,5 +149,7 @@ func TestValueOfALaterBuildIsNotTakenForNothing(t *testing.T) {
 			t.Errorf("%s on a name that a later build has: got %+v", what, l)
 		}
 	}
+	_, err := a.List(ctxFor(t), Filter{Name: "x", Limit: 10})
+	wantErr(t, "the list of what cannot be read", err, ErrUnavailable)
 	mustHold(t, a, Claim{Name: "z"})
 }
