@@ -100,13 +100,17 @@ func loadBatch(waiting []*passenger) (batch, left []*passenger) {
 			left = append(left, waiting[i:]...)
 			break
 		}
-		full := len(batch) > 0 && bytes+p.bytes > maxBatchBytes
+		full := len(batch) > 0 && (p.part.apart || bytes+p.bytes > maxBatchBytes)
 		if !aboard.admit(p.part, full) {
 			left = append(left, p)
 			continue
 		}
 		batch = append(batch, p)
 		bytes += p.bytes
+		if p.part.apart {
+			left = append(left, waiting[i+1:]...)
+			break
+		}
 	}
 	return batch, left
 }
