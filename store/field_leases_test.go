@@ -123,7 +123,7 @@ func keysOf(t testing.TB, s *Store) []string {
 func TestLostReplyOfALeaseGrantLeavesNoLease(t *testing.T) {
 	etcd, faults := etcdtest.New(t), etcdtest.NewFaults(t)
 	a := open(t, etcd.Client(t, faults), func(c *Config) { c.RequestBound = 2 * time.Second })
-	const claims, ttl = 30, 10 * time.Second
+	const claims, ttl = 10, 10 * time.Second
 	var held []Lock
 	for i := range claims {
 		lost := faults.Next(etcdtest.Method(etcdtest.MethodLeaseGrant)).BreakReply(codes.Unavailable)
@@ -168,7 +168,7 @@ func noSpareLeases(t testing.TB, s *Store) {
 func TestClaimAtTheEndOfAnEarlierTTLIsAGrantOfItsOwn(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
-	const ttl = 3 * time.Second
+	const ttl = 2 * time.Second
 	begun := time.Now()
 	first := mustHold(t, a, Claim{Name: "x", TTL: ttl, Key: newNonce().text(), Holder: "h"})
 	sleep(ctxFor(t), ttl-time.Second)

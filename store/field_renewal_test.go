@@ -11,13 +11,13 @@ import (
 // TestRenewalAnsweredAtTheEndOfTheTTLCountsFromItsSending renews near the end of a TTL while every answer of etcd comes
 // late: the client may take the success at its word, a whole TTL from when it asked.
 func TestRenewalAnsweredAtTheEndOfTheTTLCountsFromItsSending(t *testing.T) {
-	for name, delay := range map[string]time.Duration{"inside": time.Second, "after": 3 * time.Second} {
+	for name, delay := range map[string]time.Duration{"inside": 700 * time.Millisecond, "after": 2 * time.Second} {
 		t.Run("answers come "+name+" the TTL", func(t *testing.T) {
 			t.Parallel()
 			etcd := etcdtest.Shared(t)
 			proxy := etcdtest.NewProxy(t, etcd.Endpoint())
 			a, b := open(t, proxy.Client(t), patient, farWaiting), open(t, etcd.Client(t))
-			const ttl = 4 * time.Second
+			const ttl = 3 * time.Second
 			held := mustHold(t, a, Claim{Name: "x", TTL: ttl})
 			next := claimInBackground(t, b, Claim{Name: "x", Wait: 2 * within})
 			sleep(ctxFor(t), ttl-time.Second)

@@ -67,7 +67,7 @@ func TestWaitsOutliveACompactionBehindABrokenWatch(t *testing.T) {
 // TestReleasesAreNoticedThoughTheWatchWasStarved lets far more events come than a line takes, while it takes none: etcd
 // then serves the watches when and as it can.
 func TestReleasesAreNoticedThoughTheWatchWasStarved(t *testing.T) {
-	const names, workers = 200, 16
+	const names, workers = 120, 16
 	etcd := etcdtest.New(t)
 	proxy := etcdtest.NewProxy(t, etcd.Endpoint())
 	a, b := open(t, proxy.Client(t), farWaiting), open(t, etcd.Client(t), patient)

@@ -26,6 +26,7 @@ func TestFieldReportsOnACluster(t *testing.T) {
 		{"waiters make no noise and leave at once", waitersMakeNoNoiseAndLeaveAtOnce},
 		{"what a killed replica held runs out", whatAKilledReplicaHeldRunsOut},
 		{"the dead give way together", deadGiveWayTogether},
+		{"many that die at once are no hindrance", manyThatDieAtOnceAreNoHindrance},
 	})
 	together(t, s, []scene{
 		{"renewals through a follower meet a claim", renewalsThroughAFollowerMeetAClaim},
@@ -35,8 +36,7 @@ func TestFieldReportsOnACluster(t *testing.T) {
 		{"a full queue refuses at once", fullQueueRefusesAtOnce},
 		{"late requests are told alike and nothing of others", lateRequestsAreToldAlike},
 	})
-	t.Run("many that die at once are no hindrance", func(t *testing.T) { manyThatDieAtOnceAreNoHindrance(t, s) })
-	t.Run("locks and places outlive every member of etcd", func(t *testing.T) { locksAndPlacesOutliveEveryMember(t, s) })
+	t.Run("locks and places outlive members of etcd", func(t *testing.T) { locksAndPlacesOutliveMembers(t, s) })
 	t.Run("nothing is left", func(t *testing.T) { nothingIsLeft(t, s) })
 	t.Run("no claim was ever without a lease", allOnALease)
 }

@@ -62,11 +62,10 @@ func manyThatDieAtOnceAreNoHindrance(t *testing.T, s *service) {
 	var took []time.Duration
 	others.Go(func() { took = claimMeanwhile(ctx, t, s, c) })
 	others.Go(func() { lookAtLeases(ctx, t, s, c, leases) })
-	for _, kind := range []string{"locks/crowd ", "leases/"} {
-		eventually(t, seconds(crowdTTL)+expiryLag+slack, "nothing of the dead outlives their TTL", func() bool {
-			return len(keysUnder(t, etcd, "/latchkey/"+kind)) == 0
-		})
-	}
+	eventually(t, seconds(crowdTTL)+expiryLag+slack, "nothing of the dead outlives their TTL", func() bool {
+		return len(keysUnder(t, etcd, "/latchkey/locks/crowd ")) == 0 &&
+			!slices.ContainsFunc(keysUnder(t, etcd, "/latchkey/leases/"), func(id string) bool { return slices.Contains(leases, id) })
+	})
 	gone := time.Since(died)
 	stop()
 	others.Wait()
@@ -97,7 +96,8 @@ func claimMeanwhile(ctx context.Context, t *testing.T, s *service, c *client) (t
 
 // lookAtLeases looks at what is left of each until ctx ends.
 func lookAtLeases(ctx context.Context, t *testing.T, s *service, c *client, ids []string) {
-	for i := 0; ctx.Err() == nil; i++ {
+	for i, pause := 0, time.NewTicker(crowdPause); ctx.Err() == nil; i++ {
+		<-pause.C
 		text, err := c.text(http.MethodGet, s.any()+"/leases/"+ids[i%len(ids)])
 		var lease struct {
 			Code string `json:"code"`

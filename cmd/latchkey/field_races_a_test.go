@@ -22,7 +22,7 @@ func renewalsThroughAFollowerMeetAClaim(t *testing.T, s *service) {
 }
 
 const (
-	endingWorkers = 8
+	endingWorkers = 16
 	endingWait    = 1
 	endingTTL     = 4
 	endingJitter  = 50 * time.Millisecond
@@ -31,7 +31,7 @@ const (
 // waitThatEndsAsItsTurnComesHasOneOutcome: the lock is released just as a waiter's time is over, or just as its client's
 // patience is. Either it is held and told so, or can be found by its key, or nothing of it is left.
 func waitThatEndsAsItsTurnComesHasOneOutcome(t *testing.T, s *service) {
-	rounds := shortOrLong(4, 80)
+	rounds := shortOrLong(1, 40)
 	var all sync.WaitGroup
 	for w := range endingWorkers {
 		all.Go(func() {
@@ -144,7 +144,7 @@ func (e ending) nothingStands(after string) error {
 
 // releaseWinsOverARenewal: a renewal under way brings nothing back, and touches nothing that comes after.
 func releaseWinsOverARenewal(t *testing.T, s *service) {
-	rounds := shortOrLong(200, 3000)
+	rounds := shortOrLong(120, 3000)
 	const workers = 6
 	c := newClient(t)
 	var all sync.WaitGroup

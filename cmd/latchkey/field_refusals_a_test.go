@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey/latchkey/api"
 )
@@ -29,10 +30,11 @@ func repeatGainsNoPlace(t *testing.T, s *service) {
 	go func() {
 		for {
 			a := c.hint(s.any(), keys[last], api.LockRequest{Name: name, TTLSeconds: longestTTL, Queue: true})
-			if !a.queued() {
+			if !a.queued() && !a.elsewhere() || t.Context().Err() != nil {
 				hasty <- a
 				return
 			}
+			time.Sleep(lookAgain)
 		}
 	}()
 	fresh := c.claim(s.any(), rand.Text(), api.LockRequest{Name: name, TTLSeconds: longestTTL, Queue: true})

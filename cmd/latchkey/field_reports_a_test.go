@@ -17,11 +17,11 @@ var fieldReportsA = map[string]fieldReport{
 		"server.TestNumbersThatOverflowAreRefused", "server.TestBodiesThatAreRefused/ttl many digits",
 	}},
 	"B009": {"the death of etcd's leader makes a lock run out late within a bound, and never early", []string{
-		"cmd/latchkey.TestFieldReportsOnACluster/locks and places outlive every member of etcd",
+		"cmd/latchkey.TestFieldReportsOnACluster/locks and places outlive members of etcd",
 	}},
 	"B011": {"whoever renews in time loses no lock to an election", []string{
 		"cmd/latchkey.TestOnACluster/holds outlive the etcd leader",
-		"cmd/latchkey.TestFieldReportsOnACluster/locks and places outlive every member of etcd",
+		"cmd/latchkey.TestFieldReportsOnACluster/locks and places outlive members of etcd",
 	}},
 	"B013": {"what is left of a lease is never negative, and hand-off can be measured", []string{
 		"cmd/latchkey.TestFieldReportsOnACluster/many that die at once are no hindrance", "server.TestLeasesAreLookedAt",
@@ -29,10 +29,10 @@ var fieldReportsA = map[string]fieldReport{
 	}},
 	"B015": {"a lock just granted is renewed through any replica and any member of etcd", []string{
 		"cmd/latchkey.TestFieldReportsOnACluster/renewals through a follower meet a claim",
-		"cmd/latchkey.TestOnACluster/renewals through another replica meet a claim",
+		"cmd/latchkey.TestOnACluster/quiet/renewals through another replica meet a claim",
 	}},
 	"B017": {"a member of etcd is replaced without the loss of a lock", []string{
-		"cmd/latchkey.TestFieldReportsOnACluster/locks and places outlive every member of etcd",
+		"cmd/latchkey.TestFieldReportsOnACluster/locks and places outlive members of etcd",
 	}},
 	"B019": {"holder, listener and balancer learn that a replica is cut off from etcd in silence", []string{
 		"cmd/latchkey.TestFieldReportsOnACluster/a replica that etcd does not answer says so",
@@ -40,7 +40,7 @@ var fieldReportsA = map[string]fieldReport{
 	"B021": {"the renewal of what is gone is a 404 and makes nothing", []string{
 		"store.TestRenewalOfWhatIsGoneMakesNothing",
 		"cmd/latchkey.TestFieldReportsOnACluster/late requests are told alike and nothing of others",
-		"cmd/latchkey.TestOnACluster/a lock that is not renewed goes to the next",
+		"cmd/latchkey.TestOnACluster/quiet/a lock that is not renewed goes to the next",
 	}},
 	"B023": {"no claim is ever in etcd without a lease, though its replica is killed", []string{
 		"cmd/latchkey.TestFieldReportsOnACluster/no claim was ever without a lease",
@@ -72,7 +72,7 @@ var fieldReportsA = map[string]fieldReport{
 		"store.TestHandOffsGoOnUnderCompaction", "store.TestMissedEventIsNoticedByALook",
 	}},
 	"B038": {"a wait goes on through a restart of all members of etcd", []string{
-		"cmd/latchkey.TestFieldReportsOnACluster/locks and places outlive every member of etcd",
+		"cmd/latchkey.TestFieldReportsOnACluster/locks and places outlive members of etcd",
 		"cmd/latchkey.TestOnACluster/places outlive the loss of the quorum",
 	}},
 	"B040": {"releases are noticed though the line that tells of them was starved", []string{
@@ -91,7 +91,7 @@ var fieldReportsA = map[string]fieldReport{
 	"B048": {"a try on a held lock leaves nothing", []string{"store.TestTriesOnABusyNameLeaveNothing"}},
 	"B050": {"dead waiters cost the living one bound together, not each", []string{
 		"cmd/latchkey.TestFieldReportsOnACluster/the dead give way together",
-		"cmd/latchkey.TestOnACluster/clients that vanish are no hindrance",
+		"cmd/latchkey.TestOnACluster/quiet/clients that vanish are no hindrance",
 	}},
 	"B052": {"who repeats itself gains no place", []string{
 		"cmd/latchkey.TestFieldReportsOnACluster/a repeat gains no place",
@@ -109,7 +109,7 @@ var fieldReportsA = map[string]fieldReport{
 	}},
 	"B060": {"a lock granted as its client gives up is found by its key, or free within its TTL", []string{
 		"cmd/latchkey.TestFieldReportsOnACluster/a wait that ends as its turn comes has one outcome",
-		"cmd/latchkey.TestOnACluster/clients that vanish are no hindrance",
+		"cmd/latchkey.TestOnACluster/quiet/clients that vanish are no hindrance",
 	}},
 	"B062": {"a wait has a bound, and one beyond it is refused", []string{
 		"server.TestWaitsWithoutAnEndAreRefused", "store.TestWaitThatEndsLeavesNothing",

@@ -2,9 +2,11 @@ package main
 
 import (
 	"crypto/rand"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,23 +47,13 @@ func holdersOwnTTLDecides(t *testing.T, s *service) {
 
 // waiterWhoseClaimVanishesIsTold: at once, and not when the one ahead has gone or its wait is over.
 func waiterWhoseClaimVanishesIsTold(t *testing.T, s *service) {
-	const wait = 40
 	c := newClient(t)
 	etcd := s.etcd.Client(t, nil)
-	for how, ask := range map[string]func(name string) answer{
-		"a claim": func(name string) answer { return c.claim(s.any(), "", api.LockRequest{Name: name, WaitSeconds: wait}) },
-		"a keyed claim": func(name string) answer {
-			return c.claim(s.any(), rand.Text(), api.LockRequest{Name: name, WaitSeconds: wait})
-		},
-		"a poll": func(name string) answer {
-			a := c.claim(s.any(), "", api.LockRequest{Name: name, Queue: true})
-			return c.poll(s.any(), a.lock.ID, wait)
-		},
-	} {
-		name := "vanishes: " + how
+	for _, key := range []string{"", rand.Text()} {
+		name := fmt.Sprintf("vanishes, keyed: %v", key != "")
 		holder := c.claim(s.any(), "", api.LockRequest{Name: name})
 		told := make(chan answer, 1)
-		go func() { told <- ask(name) }()
+		go func() { told <- c.claim(s.any(), key, api.LockRequest{Name: name, WaitSeconds: 40}) }()
 		c.awaitClaims(t, s.any(), name, 2, slack, "a waiting claim is listed")
 		last, err := etcd.Get(t.Context(), "/latchkey/locks/"+name+"\x00", clientv3.WithLastCreate()...)
 		if err != nil || len(last.Kvs) != 1 {
@@ -73,7 +65,7 @@ func waiterWhoseClaimVanishesIsTold(t *testing.T, s *service) {
 		}
 		a := <-told
 		if took := a.got.Sub(vanished); a.status != http.StatusServiceUnavailable || a.problem.Code != "place_lost" || a.retry == "" || took > slack {
-			t.Errorf("%s whose place vanishes is 503 place_lost at once, but after %v answers %v", how, took, a)
+			t.Errorf("a claim whose place vanishes is 503 place_lost at once, but after %v answers %v", took, a)
 		}
 		if a := c.renew(s.any(), holder.lock.ID); a.status != http.StatusOK {
 			t.Errorf("that takes nothing from the holder, but its renewal answers %v", a)
@@ -141,25 +133,33 @@ func deadGiveWayTogether(t *testing.T, s *service) {
 	if !holder.held() {
 		t.Fatalf("a free lock: %v", holder)
 	}
-	ids, lines := make([]string, dead), make([]*net.TCPConn, dead)
-	for i := range dead {
-		key := ""
-		if i%2 == 0 {
-			key = rand.Text()
-		}
-		told := c.claim(s.any(), key, api.LockRequest{Name: name, TTLSeconds: 60, Queue: true})
-		if !told.queued() {
-			t.Fatalf("a claim with queue on a held lock: %v", told)
-		}
-		ids[i] = told.lock.ID
+	told, lines := make([]answer, dead), make([]*net.TCPConn, dead)
+	for i := range lines {
 		var err error
 		if lines[i], err = send(s.any(), api.LockRequest{Name: name, TTLSeconds: 60, WaitSeconds: 55}); err != nil {
 			t.Fatal(err)
 		}
 		defer lines[i].Close()
-		c.awaitClaims(t, s.any(), name, 2*(i+1)+1, slack, "a waiting claim is listed")
+	}
+	var all sync.WaitGroup
+	for i := range told {
+		key := ""
+		if i%2 == 0 {
+			key = rand.Text()
+		}
+		all.Go(func() { told[i] = c.claim(s.any(), key, api.LockRequest{Name: name, TTLSeconds: 60, Queue: true}) })
+	}
+	all.Wait()
+	for _, a := range told {
+		if !a.queued() {
+			t.Fatalf("a claim with queue on a held lock: %v", a)
+		}
 	}
 	heardOf := time.Now()
+	eventually(t, slack, "clients that wait are in the queue", func() bool {
+		locks, err := c.list(s.any(), name)
+		return err == nil && len(locks) > dead
+	})
 	living := make(chan answer, 1)
 	go func() {
 		living <- c.claim(s.any(), "", api.LockRequest{Name: name, TTLSeconds: 60, WaitSeconds: 55})
@@ -176,8 +176,8 @@ func deadGiveWayTogether(t *testing.T, s *service) {
 	} else {
 		t.Logf("%d dead waiters cost the next %v", 2*dead, took.Round(time.Millisecond))
 	}
-	for _, id := range ids {
-		if a := c.look(s.any(), id); a.status != http.StatusNotFound || a.problem.Code != "lock_not_found" {
+	for _, lapsed := range told {
+		if a := c.look(s.any(), lapsed.lock.ID); a.status != http.StatusNotFound || a.problem.Code != "lock_not_found" {
 			t.Errorf("a lapsed claim is 404 lock_not_found, but answers %v", a)
 		}
 	}
