@@ -123,7 +123,7 @@ func keysOf(t testing.TB, s *Store) []string {
 func TestLostReplyOfALeaseGrantLeavesNoLease(t *testing.T) {
 	etcd, faults := etcdtest.New(t), etcdtest.NewFaults(t)
 	a := open(t, etcd.Client(t, faults), func(c *Config) { c.RequestBound = 2 * time.Second })
-	const claims, ttl = 10, 10 * time.Second
+	const claims, ttl = 10, pooledTTL
 	var held []Lock
 	for i := range claims {
 		lost := faults.Next(etcdtest.Method(etcdtest.MethodLeaseGrant)).BreakReply(codes.Unavailable)

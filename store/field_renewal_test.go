@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
 	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
@@ -47,3 +50,29 @@ func TestRenewalAnsweredAtTheEndOfTheTTLCountsFromItsSending(t *testing.T) {
 
 // farWaiting is for a replica that is to keep its registration whatever its line does.
 func farWaiting(c *Config) { c.WaitingTTL = time.Minute }
+
+// TestPlacesAreKeptAliveAgainAfterARenewalFailed breaks the stream on which a place's lease is renewed, once.
+func TestPlacesAreKeptAliveAgainAfterARenewalFailed(t *testing.T) {
+	faults := etcdtest.NewFaults(t)
+	a := open(t, etcdtest.Shared(t).Client(t, faults))
+	held := mustHold(t, a, Claim{Name: "x"})
+	wait := claimInBackground(t, a, Claim{Name: "x", Wait: within})
+	queuedUp(t, a, "x", 2)
+	p := &current(t, a).presence
+	slot := func() (id clientv3.LeaseID, proven time.Time) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.slots[0].id, p.slots[0].proven
+	}
+	id, _ := slot()
+	broken := faults.Next(requestsFor(id)).Fail(codes.Unavailable)
+	broken.WaitArrived(t)
+	failed := time.Now()
+	eventually(t, "the lease is renewed after that", func() bool {
+		_, proven := slot()
+		return proven.After(failed)
+	})
+	stillWaiting(t, wait)
+	mustRelease(t, a, held)
+	getHeld(t, wait)
+}

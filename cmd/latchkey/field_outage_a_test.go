@@ -71,6 +71,7 @@ func replicaThatEtcdDoesNotAnswerSaysSo(t *testing.T, s *service) {
 func placeOutlivesItsWaitingLease(t *testing.T, s *service, c *client, r *replica) {
 	t.Helper()
 	const name = "waits on"
+	lease := s.waitingTTL + s.waitingTTL/3 + 2*time.Second // as the design has it
 	holder := c.claim(s.any(), "", api.LockRequest{Name: name, TTLSeconds: 60})
 	waits := make(chan answer, 1)
 	go func() { waits <- c.claim(r.url(), "", api.LockRequest{Name: name, TTLSeconds: 60, WaitSeconds: 55}) }()
@@ -79,7 +80,7 @@ func placeOutlivesItsWaitingLease(t *testing.T, s *service, c *client, r *replic
 	if err != nil || len(place) != 2 {
 		t.Fatalf("%d claims, %v", len(place), err)
 	}
-	for began := time.Now(); time.Since(began) < 2*s.waitingTTL; time.Sleep(lookAgain) {
+	for began := time.Now(); time.Since(began) < lease+expiryLag; time.Sleep(lookAgain) {
 		if now, err := c.list(s.any(), name); err == nil && (len(now) != 2 || now[1].ID != place[1].ID) {
 			t.Fatalf("a place stands for as long as its client waits, but after %v it is gone", time.Since(began))
 		}

@@ -87,7 +87,7 @@ const (
 func waitersMakeNoNoiseAndLeaveAtOnce(t *testing.T, s *service) {
 	const name = "quiet"
 	c := newClient(t)
-	r := s.start(t, s.etcd.Endpoints())
+	r := startReplica(t, "--etcd-endpoints="+strings.Join(s.etcd.Endpoints(), ","), "--waiting-ttl=2m") // so that nothing lapses
 	holder := c.claim(s.any(), "", api.LockRequest{Name: name, TTLSeconds: 60})
 	if !holder.held() {
 		t.Fatalf("a free lock: %v", holder)
