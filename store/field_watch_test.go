@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/latchkey/latchkey/store/etcdtest"
@@ -101,6 +102,7 @@ func TestReleasesAreNoticedThoughTheWatchWasStarved(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	eventually(t, "etcd has more to tell than the line takes", func() bool { return starvedWatches(t) > 0 })
 	proxy.Heal()
 	t.Logf("nothing arrived for %v", time.Since(starved))
 	for i, wait := range waits {
@@ -108,4 +110,21 @@ func TestReleasesAreNoticedThoughTheWatchWasStarved(t *testing.T) {
 			t.Errorf("token %d after %d", won.Token, held[i].Token)
 		}
 	}
+}
+
+// starvedWatches is how many watches the etcd servers of this process are behind with.
+func starvedWatches(t testing.TB) (n float64) {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "etcd_debugging_mvcc_slow_watcher_total" {
+			for _, m := range f.GetMetric() {
+				n += m.GetGauge().GetValue()
+			}
+		}
+	}
+	return n
 }
