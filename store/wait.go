@@ -55,6 +55,11 @@ func (a *acquire) wait(ctx context.Context, p *place, queue int64) (Lock, error)
 func (a *acquire) endWait(p *place, why error) (standing, time.Time, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.s.cfg.RequestBound)
 	defer cancel()
+	if !a.c.Queue && errors.Is(why, errWaitOver) {
+		seen, stop := context.WithTimeout(ctx, a.s.cfg.RequestBound/2) // the rest is for leaving
+		p.inView(seen)                                                 // a repeat may be first in line before that is known here
+		stop()
+	}
 	if !p.quiet(ctx) {
 		if p.line.r.ctx.Err() != nil {
 			return standing{}, time.Time{}, ErrUnavailable
