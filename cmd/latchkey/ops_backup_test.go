@@ -25,18 +25,6 @@ func restoredWithoutABump(t *testing.T, s *service) {
 	restoredWithReplicasStopped(t, s, etcdtest.Restored{})
 }
 
-// restoredUnderRunningReplicas: an operator who forgets all that the README says loses what was done since the backup,
-// and no more. A store whose revisions went back is noticed by the replicas.
-func restoredUnderRunningReplicas(t *testing.T, s *service) {
-	for name, how := range map[string]etcdtest.Restored{"revisions go back": {}, "revisions are bumped": readmeRestore(t)} {
-		t.Run(name, func(t *testing.T) {
-			b := newBackup(t, s, name)
-			s.etcd.Restore(b.file, how)
-			b.judge()
-		})
-	}
-}
-
 func restoredWithReplicasStopped(t *testing.T, s *service, how etcdtest.Restored) {
 	t.Helper()
 	b := newBackup(t, s, t.Name())
