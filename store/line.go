@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 	"time"
 
@@ -49,7 +48,11 @@ const watchRetry = 100 * time.Millisecond
 
 func (l *line) run() {
 	for stream := 0; l.ctx.Err() == nil; stream++ {
-		err := l.follow(stream)
+		round := l.r.s.watchRound.Load()
+		err := l.follow(round, stream)
+		if errors.Is(err, errWatchRefused) {
+			l.r.s.watchRound.CompareAndSwap(round, round+1)
+		}
 		l.mu.Lock()
 		l.whole = false
 		l.mu.Unlock()
@@ -64,8 +67,8 @@ func (l *line) run() {
 // follow keeps the view until the watch breaks. The watch is opened first, at the present revision and confirmed, then
 // the name is listed and earlier events are dropped: one that begins in the past would be served by etcd's slow
 // catch-up loop.
-func (l *line) follow(stream int) error {
-	ctx, cancel := context.WithCancel(l.watchContext(stream))
+func (l *line) follow(round int64, stream int) error {
+	ctx, cancel := context.WithCancel(l.watchContext(round, stream))
 	defer cancel()
 	k := l.r.s.keys
 	events := l.r.s.etcd.Watch(ctx, k.queue(l.name), clientv3.WithRange(k.queueEnd(l.name)), clientv3.WithCreatedNotify())
@@ -116,16 +119,21 @@ func (l *line) follow(stream int) error {
 }
 
 // watchContext is one for a watch that must not outlive its member's contact with the leader. The first attempt shares
-// the client's watch stream; a later one has a stream of its own, for the shared one may be stuck at a dead member.
-func (l *line) watchContext(stream int) context.Context {
+// the client's watch stream; a later one has a stream of its own, for the shared one may be stuck at a dead member. When
+// etcd has refused a watch, all that come after it have new streams: a stream lives as long as any watch on it, and takes no
+// new ones once the token that it was opened with has run out.
+func (l *line) watchContext(round int64, stream int) context.Context {
 	ctx := clientv3.WithRequireLeader(l.ctx)
-	if stream > 0 {
-		ctx = metadata.AppendToOutgoingContext(ctx, "latchkey-stream", strconv.Itoa(stream%watchStreams))
+	if round > 0 || stream > 0 {
+		ctx = metadata.AppendToOutgoingContext(ctx, "latchkey-stream", fmt.Sprintf("%d-%d", round, stream%watchStreams))
 	}
 	return ctx
 }
 
-// watchStreams bounds the streams that broken watches are spread over.
+// errWatchRefused: etcd answered that it does not watch this.
+var errWatchRefused = errors.New("the watch was refused")
+
+// watchStreams bounds the streams of a round that broken watches are spread over.
 const watchStreams = 4
 
 func (l *line) confirmed(events clientv3.WatchChan) error {
@@ -137,7 +145,7 @@ func (l *line) confirmed(events clientv3.WatchChan) error {
 			return errors.New("the watch ended before it began")
 		}
 		if err := resp.Err(); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errWatchRefused, err)
 		}
 		if !resp.Created {
 			return errors.New("the watch began without saying so")

@@ -71,6 +71,8 @@ type Store struct {
 	least atomic.Int64
 
 	relistEvery time.Duration
+	// watchRound counts how often watches had to begin on new streams.
+	watchRound atomic.Int64
 
 	// life ends when Close is called, draining when Drain is.
 	life     context.Context

@@ -21,12 +21,13 @@ var secret = map[string]bool{
 	"key": true, "end": true, "range-end": true, "prefix": true, "detail": true, "step": true, "steps": true,
 }
 
-// quiet are warnings for debugging only: about ports and users, which the embedded server has none of, and one for every
-// single call that fails, whose caller tells of it too.
+// quiet are warnings and errors for debugging only: about ports and users, which the embedded server has none of, and one for every
+// single call that fails or stream that cannot be opened, whose caller tells of it too.
 var quiet = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
 	"retrying of unary invoker failed":                                                     true,
+	"clientv3/retry_interceptor: getToken failed":                                          true,
 }
 
 // core is a zapcore.Core that writes to a slog.Handler.

@@ -27,6 +27,7 @@ type memberSpec struct {
 	Token     string
 	Heartbeat time.Duration
 	Election  time.Duration
+	memberSettings
 }
 
 // runMember is a member of etcd until the process that started it is gone. It returns only when it cannot be one.
@@ -73,5 +74,5 @@ func (m memberSpec) config() (*embed.Config, error) {
 	cfg.EnableGRPCGateway = false
 	cfg.UnsafeNoFsync = true // a killed process loses nothing by it
 	cfg.LogLevel = memberLogLevel
-	return cfg, nil
+	return cfg, m.settle(cfg)
 }
