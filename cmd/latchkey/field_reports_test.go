@@ -36,6 +36,7 @@ var fieldParts = []struct {
 	reports map[string]fieldReport
 }{
 	{fieldNumbersA, fieldReportsA},
+	{fieldNumbersB, fieldReportsB},
 }
 
 // TestEveryFieldReportHasItsTest asks that each report is guarded by tests that there are.
