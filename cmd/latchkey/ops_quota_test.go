@@ -64,7 +64,7 @@ func quotaIsReached(t *testing.T, s *service) {
 		return c.look(s.any(), expiring.lock.ID).status == http.StatusNotFound
 	})
 	t.Logf("a lock of %d s ran out %v after its last renewal", ttl, took.Round(time.Millisecond))
-	settle(shortOrLong(s.waitingTTL+time.Second, 3*s.waitingTTL)) // what lapses has lapsed by then
+	settle(shortOrLong(s.waitingTTL-took, 3*s.waitingTTL-took)) // what lapses has lapsed by then
 	waiters.keptPlaces()
 	select {
 	case a := <-next:

@@ -13,7 +13,7 @@ import (
 const (
 	etcdUser, etcdPassword = "latchkey", "correct-horse-battery"
 	// etcdTokenTTL is so short that every token ends several times in a test.
-	etcdTokenTTL = 3 * time.Second
+	etcdTokenTTL = 2 * time.Second
 	// leaderAway is longer than an election takes.
 	leaderAway = 2 * time.Second
 )
@@ -21,6 +21,7 @@ const (
 // TestOperationsOnASecureCluster is an etcd as the README wants it: TLS with certificates of both sides, and a user that may
 // use the prefix and nothing else. Its tokens end again and again, its leader changes, its members restart.
 func TestOperationsOnASecureCluster(t *testing.T) {
+	t.Parallel()
 	ours := newAuthority(t)
 	cert, key := ours.issue(t)
 	etcd := etcdtest.NewCluster(t, 3, etcdtest.Secure(cert, key, ours.file), etcdtest.JWT(key, etcdTokenTTL))
@@ -53,7 +54,7 @@ func TestOperationsOnASecureCluster(t *testing.T) {
 			} {
 				disturb()
 				s.healthy(t)
-				settle(etcdTokenTTL + time.Second/2)
+				settle(2 * etcdTokenTTL)
 				y.moving(bound, "clients take locks")
 			}
 		}
