@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 )
@@ -45,6 +47,9 @@ func (e *startError) Unwrap() error { return e.cause }
 
 // run is the program. It stops softly when stop ends and at once when cut does.
 func run(stop, cut context.Context, args []string, stdout, stderr io.Writer) error {
+	if err := checkText(args); err != nil {
+		return &startError{err}
+	}
 	chosen, err := parse(args, stdout, stderr)
 	if errors.Is(err, errHelped) {
 		return nil
@@ -58,6 +63,20 @@ func run(stop, cut context.Context, args []string, stdout, stderr io.Writer) err
 		return &startError{err}
 	}
 	return chosen.run(surroundings{stop, cut, stdout, stderr})
+}
+
+// checkText refuses arguments that are not UTF-8: they would be read as others. A value is not shown, as it may be secret.
+func checkText(args []string) error {
+	for i, arg := range args {
+		if utf8.ValidString(arg) {
+			continue
+		}
+		if flag, _, found := strings.Cut(arg, "="); found && utf8.ValidString(flag) {
+			return fmt.Errorf("%s must be UTF-8", flag)
+		}
+		return fmt.Errorf("argument %d must be UTF-8", i+1)
+	}
+	return nil
 }
 
 func parse(args []string, stdout, stderr io.Writer) (command, error) {

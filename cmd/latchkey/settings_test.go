@@ -78,6 +78,21 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 	}
 }
 
+func TestArgumentsThatAreNotTextAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"serve", "--data-dir=a\xfe"}, "--data-dir must be UTF-8"},
+		{[]string{"serve", "--data-dir", "\xfe"}, "argument 3 must be UTF-8"},
+		{[]string{"epoch", "show", "--\xff=a"}, "argument 3 must be UTF-8"},
+	} {
+		if _, err := call(tt.args...); !isStartError(err) || err.Error() != tt.want {
+			t.Errorf("%q: ended with %v, want %s", tt.args, err, tt.want)
+		}
+	}
+}
+
 func TestSecretsAreNotTold(t *testing.T) {
 	for name, args := range map[string][]string{
 		"a password":                {"--etcd-password=hush", "--max-wait=x"},
