@@ -85,7 +85,7 @@ func TestClaimsWhoseRepliesAreTornOffAreMadeOnce(t *testing.T) {
 // A line that carries only what is small, as some do, costs the large their answer, in time, and the small nothing.
 func TestLargeRequestsThatNeverArriveHarmNoSmallOnes(t *testing.T) {
 	t.Parallel()
-	const small, tries, packet, requestBound = 4, 2, 1500, 3 * time.Second
+	const small, tries, packet, requestBound = 4, 1, 1500, 6 * time.Second
 	s, faults := faulty(t, func(c *Config) { c.RequestBound = requestBound })
 	swallowed := faults.Every(etcdtest.Txns(func(txn *pb.TxnRequest) bool {
 		return putBytes(txn) > packet
