@@ -43,6 +43,8 @@ type acquire struct {
 	c Claim
 	// wish is the claim as it is to stand: all repeats of its transaction ask for this one.
 	wish standing
+	// spare is what the nonce of a claim is that nobody can find again.
+	spare spare
 	// findable says that a later request can find the claim again.
 	findable bool
 	// counts asks for the length of the queue where the name is known to be taken.
@@ -103,7 +105,8 @@ func (a *acquire) describeWish(ctx context.Context, r *registration) error {
 	case c.LeaseID != "":
 		w.nonce = derive(r.secret, 'l', principal, c.Name, c.LeaseID)
 	default:
-		w.nonce = r.spares.take(c.Name)
+		a.spare = r.spares.take(c.Name)
+		w.nonce = a.spare.nonce
 	}
 	if c.LeaseID != "" {
 		lease, err := a.s.knownLease(ctx, c.LeaseID)

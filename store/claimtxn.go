@@ -12,10 +12,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// claimed is what the transaction of a claim has come to: one of busy, found, held or queued.
+// claimed is what the transaction of a claim has come to: one of busy, found, held or queued, or in the way of itself.
 type claimed struct {
 	st    standing
 	found bool // it stood already
+	// left says that the claim found under its key is one that was gone before.
+	left bool
 	// sent is when its lease was last started, zero if that is not proven.
 	sent time.Time
 	busy *HeldError
@@ -36,15 +38,17 @@ func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed
 	if waiting > a.s.cfg.MaxQueue {
 		return claimed{}, ErrTooManyWaiters
 	}
-	if waiting > 0 {
-		// The view can be behind: near the bound the transaction itself counts.
-		a.counts = 2*waiting >= a.s.cfg.MaxQueue
-		got, err := a.send(ctx, r, sl, true)
-		return a.inBounds(ctx, r, got, err)
-	}
+	taken := waiting > 0
+	a.counts = 2*waiting >= a.s.cfg.MaxQueue // the view can be behind: near the bound the transaction itself counts
 	for {
-		got, err := a.send(ctx, r, sl, false)
+		got, err := a.send(ctx, r, sl, taken)
 		switch {
+		case taken && err != nil:
+		case err == nil && got.left:
+			if err := a.removeLeft(ctx, got.st); err != nil {
+				return claimed{}, err
+			}
+			continue
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && a.c.LeaseID != "":
 			return claimed{}, ErrNoLease
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() == nil:
@@ -52,6 +56,19 @@ func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed
 		}
 		return a.inBounds(ctx, r, got, err)
 	}
+}
+
+// removeLeft removes a claim that was gone, and stands again as etcd was set back: whoever made it was told that it is
+// gone, and it has a token of before. The name is claimed anew, under another key.
+func (a *acquire) removeLeft(ctx context.Context, st standing) error {
+	_, err := a.s.commit(ctx, nil, func(r *registration, _ bool) (part, error) { return r.releasePart(st.lockID()), nil })
+	if err != nil {
+		return unavailable(err)
+	}
+	a.spare = spare{nonce: newNonce()}
+	a.wish.nonce = a.spare.nonce
+	a.wish.key = a.s.keys.claim(a.wish.name, a.wish.nonce)
+	return nil
 }
 
 // inBounds sorts how a claim's transaction went, and refuses the claim that made the queue longer than it may be.
@@ -114,13 +131,13 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 		return claimed{}, err
 	}
 	got, err := a.take(ans, held, sl, taken)
-	if err == nil && f != nil && got.st.Held && got.st.Lease == f.id {
+	if err == nil && f != nil && !got.left && got.st.Held && got.st.Lease == f.id {
 		got.sent = f.proven(ctx, ans.term)
 	} else {
 		f.unused()
 	}
 	if err == nil && got.busy != nil && !ans.again {
-		ans.reg.spares.put(a.wish) // nothing of it is there, and nothing can come
+		ans.reg.spares.put(a.wish, ans.revision) // nothing of it is there, and nothing can come
 	}
 	if a.c.LeaseID == "" && got.st.Held && slices.Contains(tried, got.st.Lease) {
 		got.found = false // if it stood already, by an attempt of this call that went unanswered
@@ -129,8 +146,8 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 }
 
 // asks reports that the transaction must ask whether the claim stands already. Nobody else makes the nonce of a claim
-// that nobody can find again.
-func (a *acquire) asks(again bool) bool { return a.findable || again }
+// that nobody can find again; but one that was used before can stand again when etcd was set back.
+func (a *acquire) asks(again bool) bool { return a.findable || again || a.spare.gone > 0 }
 
 // part is the claim's transaction. That the name is free comes first: then the claim does not stand either, and it is
 // one compare and one put.
@@ -198,7 +215,7 @@ func (a *acquire) take(ans answer, held standing, sl *slot, taken bool) (claimed
 	case asks && ok:
 		st, err := a.s.keys.standing(ops[0].GetResponseRange().Kvs[0])
 		// A random nonce is nobody else's: then it was an attempt of this call that went unanswered.
-		return claimed{st: st, found: a.findable}, err
+		return claimed{st: st, found: a.findable, left: st.created <= a.spare.gone}, err
 	case sl != nil:
 		st := a.wish
 		st.created, st.modified, st.onLease = ans.revision, ans.revision, sl.id

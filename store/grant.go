@@ -284,7 +284,7 @@ func (r *registration) takeOut(ctx context.Context, st standing) (standing, erro
 		return standing{}, unavailableUnlessOurs(err)
 	}
 	if a.ok {
-		r.spares.put(st)
+		r.spares.put(st, a.revision)
 		return standing{}, ErrNoLock
 	}
 	return r.stands(st, a.ops[0].GetResponseRange())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -31,7 +30,7 @@ func (s *Store) release(ctx context.Context, want lockID) error {
 	case a.ok:
 		s.metrics.releases.Inc()
 		a.reg.goneFrom(want)
-		return s.freeLease(a.reg, want, a.ops[0].GetResponseDeleteRange())
+		return s.freeLease(a, want)
 	case a.again:
 		return nil // an attempt that went unanswered has done it
 	}
@@ -50,7 +49,8 @@ func (r *registration) releasePart(want lockID) part {
 
 // freeLease lets the etcd lease of a deleted claim go. It is read from what was deleted: only a held claim has one of
 // its own.
-func (s *Store) freeLease(r *registration, id lockID, deleted *pb.DeleteRangeResponse) error {
+func (s *Store) freeLease(a answer, id lockID) error {
+	r, deleted := a.reg, a.ops[0].GetResponseDeleteRange()
 	until := r.witnesses.drop(id.String())
 	if len(deleted.PrevKvs) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (s *Store) freeLease(r *registration, id lockID, deleted *pb.DeleteRangeRes
 		}
 		r.pool.put(st.ttl(), idle)
 	}
-	r.spares.put(st)
+	r.spares.put(st, a.revision)
 	return nil
 }
 

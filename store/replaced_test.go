@@ -82,6 +82,32 @@ func TestRestoredStoreGrantsNothingByItsOldEpoch(t *testing.T) {
 	}
 }
 
+// TestRestoreWithRevisionsBumpedIsNoticed lets a replica have seen the store far behind where it is, as after such a
+// restore: it begins anew, with nothing that it kept of the store before.
+func TestRestoreWithRevisionsBumpedIsNoticed(t *testing.T) {
+	etcd := etcdtest.New(t)
+	a := open(t, etcd.Client(t))
+	before := mustHold(t, a, Claim{Name: "x"})
+	mustRelease(t, a, before)
+	first := current(t, a)
+	if len(sparesOf(t, a, "x")) == 0 {
+		t.Fatal("no spare is kept: this asks for nothing")
+	}
+	a.sight.mu.Lock()
+	a.sight.revision -= leastBump
+	a.sight.mu.Unlock()
+	l := mustHold(t, a, Claim{Name: "x"})
+	if r := current(t, a); r == first || len(sparesOf(t, a, "x")) > 0 {
+		t.Error("what was kept of the store before is kept still")
+	}
+	if l.Token <= before.Token {
+		t.Errorf("token %d after %d", l.Token, before.Token)
+	}
+	if got := claimsOn(t, a, "x"); len(got) != 1 || got[0].Token != l.Token {
+		t.Errorf("got %+v, want the one claim that was told", got)
+	}
+}
+
 func TestBumpedEpochRaisesTokensUnderRunningReplicas(t *testing.T) {
 	etcd := etcdtest.New(t)
 	a, b := open(t, etcd.Client(t)), open(t, etcd.Client(t))

@@ -9,8 +9,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// leastBump is how far revisions must go on between two answers for nothing but a restore to have done it: operators are
+// told to bump them by twice as much, and writes alone take half a day.
+const leastBump = 500_000_000
+
 // sight is what this replica has seen of etcd itself. By it a wiped, restored or replaced store is told: another
-// cluster id, or a linearizable answer with a revision below one that was seen before its request was sent.
+// cluster id, or a linearizable answer with a revision below one that was seen before its request was sent, or far
+// above it.
 type sight struct {
 	mu       sync.Mutex
 	cluster  uint64
@@ -37,7 +42,8 @@ func (g *sight) now() seen {
 func (g *sight) check(before seen, h *pb.ResponseHeader) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if before.cluster != 0 && h.ClusterId != before.cluster || h.Revision < before.revision {
+	if before.cluster != 0 && h.ClusterId != before.cluster || h.Revision < before.revision ||
+		before.cluster != 0 && h.Revision-before.revision >= leastBump {
 		g.left = max(g.left, before.revision)
 		g.cluster, g.revision = h.ClusterId, h.Revision
 		return false

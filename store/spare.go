@@ -10,7 +10,14 @@ import "sync"
 // claims with a key or on a client's lease are made again by their clients, and never come here.
 type spares struct {
 	mu         sync.Mutex
-	young, old map[string][]nonce
+	young, old map[string][]spare
+}
+
+// spare is a nonce whose claims are gone that were made at or before a revision. If one stands nevertheless, etcd was
+// set back to a time before.
+type spare struct {
+	nonce nonce
+	gone  int64
 }
 
 const (
@@ -21,10 +28,10 @@ const (
 )
 
 // take is a nonce for a new claim on a name.
-func (s *spares) take(name string) nonce {
+func (s *spares) take(name string) spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range []map[string][]nonce{s.young, s.old} {
+	for _, m := range []map[string][]spare{s.young, s.old} {
 		if free := m[name]; len(free) > 0 {
 			last := len(free) - 1
 			m[name] = free[:last]
@@ -34,20 +41,20 @@ func (s *spares) take(name string) nonce {
 			return free[last]
 		}
 	}
-	return newNonce()
+	return spare{nonce: newNonce()}
 }
 
-// put takes in the nonce of a claim that is gone.
-func (s *spares) put(gone standing) {
+// put takes in the nonce of a claim that was gone at a revision.
+func (s *spares) put(gone standing, at int64) {
 	if gone.Digest != "" || gone.ClientLease != "" {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.young == nil || len(s.young) >= spareNames {
-		s.old, s.young = s.young, make(map[string][]nonce)
+		s.old, s.young = s.young, make(map[string][]spare)
 	}
 	if free := s.young[gone.name]; len(free) < sparesPerName {
-		s.young[gone.name] = append(free, gone.nonce)
+		s.young[gone.name] = append(free, spare{gone.nonce, at})
 	}
 }

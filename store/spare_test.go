@@ -12,7 +12,7 @@ import (
 )
 
 // sparesOf are the nonces that a replica keeps for a name.
-func sparesOf(t testing.TB, s *Store, name string) []nonce {
+func sparesOf(t testing.TB, s *Store, name string) []spare {
 	t.Helper()
 	k := &current(t, s).spares
 	k.mu.Lock()
@@ -118,10 +118,45 @@ func TestNonceIsOneClaimsAtATime(t *testing.T) {
 	free := slices.Concat(sparesOf(t, a, "x"), sparesOf(t, b, "x"))
 	distinct := map[nonce]bool{}
 	for _, n := range free {
-		distinct[n] = true
+		distinct[n.nonce] = true
 	}
 	if len(free) == 0 || len(distinct) != len(free) {
 		t.Errorf("%d spares are %d nonces, want some and each at one replica", len(free), len(distinct))
+	}
+}
+
+// TestClaimThatWasGoneAndStandsAgainIsNobodys has etcd set back to when a claim stood whose nonce is a spare by now: whoever
+// claims under that nonce is not told that claim's token.
+func TestClaimThatWasGoneAndStandsAgainIsNobodys(t *testing.T) {
+	for name, c := range map[string]Claim{"a try": {}, "a claim that waits": {Wait: within}} {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t)
+			ctx := ctxFor(t)
+			c.Name = "x"
+			gone := mustHold(t, a, Claim{Name: "x"})
+			st := asItStands(t, a, gone.ID)
+			stood, err := a.etcd.Get(ctx, st.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustRelease(t, a, gone)
+			again, err := a.etcd.Put(ctx, st.key, string(stood.Kvs[0].Value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := &current(t, a).spares
+			k.mu.Lock()
+			if len(k.young["x"]) != 1 || k.young["x"][0].gone < st.created {
+				t.Errorf("spares: %+v, want one, gone after %d", k.young["x"], st.created)
+			}
+			k.young["x"][0].gone = again.Header.Revision // as if that were before
+			k.mu.Unlock()
+			now := mustHold(t, a, c)
+			if id, _ := parseLockID(now.ID); now.Token <= gone.Token || id.nonce == st.nonce {
+				t.Errorf("token %d after %d, the nonce again: %v", now.Token, gone.Token, id.nonce == st.nonce)
+			}
+			wantSoleHolder(t, b, now)
+		})
 	}
 }
 
@@ -142,8 +177,8 @@ func TestWhatAClientMakesAgainIsNoSpare(t *testing.T) {
 		}
 		own, _ := parseLockID(other.ID)
 		mustRelease(t, a, other)
-		if got := sparesOf(t, a, name); !slices.Equal(got, []nonce{own.nonce}) {
-			t.Errorf("with %s: got the spares %x, want only that of the claim without", name, got)
+		if got := sparesOf(t, a, name); len(got) != 1 || got[0].nonce != own.nonce {
+			t.Errorf("with %s: got the spares %v, want only that of the claim without", name, got)
 		}
 	}
 }
@@ -191,17 +226,17 @@ func TestNameTakenAgainAndAgainHasFewKeys(t *testing.T) {
 func TestSparesAreBounded(t *testing.T) {
 	var s spares
 	for range 2 * sparesPerName {
-		s.put(standing{name: "x", nonce: newNonce()})
+		s.put(standing{name: "x", nonce: newNonce()}, 1)
 	}
 	taken := map[nonce]bool{}
 	for range sparesPerName {
-		taken[s.take("x")] = true
+		taken[s.take("x").nonce] = true
 	}
 	if len(taken) != sparesPerName || len(s.young) != 0 {
 		t.Errorf("%d nonces taken and %d names left, want %d and none", len(taken), len(s.young), sparesPerName)
 	}
 	for range 3 * spareNames {
-		s.put(standing{name: newNonce().text(), nonce: newNonce()})
+		s.put(standing{name: newNonce().text(), nonce: newNonce()}, 1)
 	}
 	if n := len(s.young) + len(s.old); n > 2*spareNames {
 		t.Errorf("%d names are remembered, want at most %d", n, 2*spareNames)
@@ -209,7 +244,7 @@ func TestSparesAreBounded(t *testing.T) {
 	for _, name := range slices.Collect(maps.Keys(s.old))[:1] {
 		want := s.old[name][0]
 		if got := s.take(name); got != want {
-			t.Errorf("got %x for a name of before, want %x", got, want)
+			t.Errorf("got %v for a name of before, want %v", got, want)
 		}
 	}
 }
