@@ -209,3 +209,15 @@ func readmeRestore(t *testing.T) etcdtest.Restored {
 	}
 	return etcdtest.Restored{BumpRevision: by, MarkCompacted: strings.Contains(command, " --mark-compacted ")}
 }
+
+// restoredUnderRunningReplicas: an operator who forgets all that the README says loses what was done since the backup,
+// and no more: the replicas notice that revisions went back.
+func restoredUnderRunningReplicas(t *testing.T, s *service) {
+	for name, how := range map[string]etcdtest.Restored{"revisions go back": {}, "revisions are bumped": readmeRestore(t)} {
+		t.Run(name, func(t *testing.T) {
+			b := newBackup(t, s, name)
+			s.etcd.Restore(b.file, how)
+			b.judge()
+		})
+	}
+}

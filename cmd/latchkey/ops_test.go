@@ -34,6 +34,7 @@ func TestOperations(t *testing.T) {
 		{"the quota is reached", quotaIsReached},
 		{"restored as the README says", restoredAsTheReadmeSays},
 		{"restored without a bump of revisions", restoredWithoutABump},
+		{"restored under running replicas", restoredUnderRunningReplicas},
 		{"wiped under running replicas", wipedUnderRunningReplicas},
 	} {
 		if !t.Run(tt.name, func(t *testing.T) { tt.test(t, s) }) {
