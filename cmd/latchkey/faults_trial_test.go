@@ -1,0 +1,244 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// trial is one or two faults, with clients at work before, during and after them, on names of its own.
+type trial struct {
+	w      *world
+	name   string
+	sites  []*site
+	watch  []*watchman
+	stop   chan struct{}
+	work   sync.WaitGroup
+	paused atomic.Int64 // holders that slept past their TTL, and so on: the faults that clients are
+	gone   atomic.Int64
+	left   atomic.Int64
+	again  atomic.Int64
+	stale  atomic.Int64
+}
+
+const (
+	actorsPerSite = 3
+	warmUp        = 400 * time.Millisecond
+	shortHold     = 2 * time.Second
+	longHold      = 12 * time.Second // longer than any registration and waiting lease
+	// windDown is how long a client goes on asking for a definite answer when the trial is over.
+	windDown = 30 * time.Second
+)
+
+// try lets clients work, does harm, makes it good and asks that everything moves again; then it checks what was said.
+func (w *world) try(faults ...*fault) {
+	w.t.Helper()
+	w.tries++
+	w.alone = len(faults) == 1
+	names := faults[0].id
+	for _, f := range faults[1:] {
+		names += "+" + f.id
+	}
+	tr := &trial{w: w, name: fmt.Sprintf("%03d %s", w.tries, names), stop: make(chan struct{})}
+	began := time.Now()
+	end := sync.OnceFunc(func() { close(tr.stop); tr.work.Wait() })
+	defer end()
+	tr.begin()
+	w.pass(warmUp)
+	healed, how := tr.harm(faults)
+	row := outcome{recovery: w.recovered(tr, healed)}
+	row.handOff = w.handOff(tr)
+	row.free = w.etcdSaid.longestFree()
+	if row.free > 0 && faults[0].inject == nil {
+		row.free = 0 // no fault of the service
+	}
+	end()
+	row.late = tr.judge()
+	w.report.add(faults, tr, row)
+	w.t.Logf("%s: %s; %v in all; recovered after %v, hand-off %v, a queue without a holder for %v at most, late expiry %v", tr.name, how,
+		time.Since(began).Round(100*time.Millisecond), row.recovery.Round(time.Millisecond), row.handOff.Round(time.Millisecond),
+		row.free.Round(time.Millisecond), row.late.Round(time.Millisecond))
+}
+
+func (tr *trial) begin() {
+	for i, tried := range []bool{true, false, false, false} {
+		tr.sites = append(tr.sites, &site{prefix: fmt.Sprintf("%s/%d", tr.name, i), tried: tried})
+	}
+	for i, s := range tr.sites {
+		for k := range actorsPerSite {
+			n := i*actorsPerSite + k
+			a := newActor(tr, s, n, rand.New(rand.NewPCG(tr.w.seed, uint64(tr.w.tries)<<16+uint64(n))))
+			tr.work.Go(a.run)
+		}
+	}
+	for r := range replicas {
+		m := &watchman{w: tr.w, tr: tr, replica: r}
+		tr.watch = append(tr.watch, m)
+		tr.work.Go(m.works)
+		tr.work.Go(m.waits)
+	}
+}
+
+// harm does the faults and makes them good: first what was done to etcd, as a replica starts only on a healthy one. It
+// returns when etcd and all lines and replicas were well again, and what was done.
+func (tr *trial) harm(faults []*fault) (healed time.Time, how string) {
+	w := tr.w
+	heal := map[subject][]func(){}
+	var clients sync.WaitGroup
+	for _, f := range faults {
+		if f.client != nil {
+			clients.Go(func() { f.client(w, tr) })
+			how += f.what + "; "
+			continue
+		}
+		said, undo := f.inject(w)
+		how += said + "; "
+		heal[f.subject] = append(heal[f.subject], undo)
+	}
+	if len(heal) > 0 {
+		hold := shortHold
+		if *faultsDuration > 0 {
+			hold += time.Duration(w.rng.Int64N(int64(longHold - shortHold)))
+		}
+		w.pass(hold)
+		how += fmt.Sprintf("for %v", hold.Round(100*time.Millisecond))
+	}
+	clients.Wait()
+	for _, s := range []subject{onLines, onMembers, onReplicas} {
+		for _, undo := range heal[s] {
+			undo()
+		}
+		if s == onMembers && len(heal[s]) > 0 {
+			w.settled()
+		}
+	}
+	return w.settled(), how
+}
+
+// pass lets time pass: what goes on meanwhile is the test.
+func (w *world) pass(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.t.Context().Done():
+	}
+}
+
+// sleep lets a client sleep, no longer than the trial lasts.
+func (tr *trial) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-tr.stop:
+	}
+}
+
+func (tr *trial) over() bool {
+	select {
+	case <-tr.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// judge checks all that was said in this trial, by clients and by etcd, and returns the latest expiry.
+func (tr *trial) judge() (latest time.Duration) {
+	w := tr.w
+	w.t.Helper()
+	w.etcdSaid.catchUp(w.t)
+	for _, how := range w.etcdSaid.violations() {
+		w.t.Errorf("%s: in etcd: %s", tr.name, how)
+	}
+	for _, s := range tr.sites {
+		for _, p := range s.all {
+			latest = max(latest, p.judge(w, tr))
+		}
+	}
+	return latest
+}
+
+// site is where some clients meet: a name, and when its history is long enough the next one.
+type site struct {
+	prefix string
+	tried  bool
+
+	mu  sync.Mutex
+	all []*spot
+}
+
+// spot is one name, and the resources that the lock on it protects.
+type spot struct {
+	history
+	fenced, bare resource
+	denied       []string // the tags of claims that were told to be not done; under the history's lock
+}
+
+func (s *site) spot() *spot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.all); n == 0 || s.all[n-1].full() {
+		p := &spot{
+			history: history{name: fmt.Sprintf("%s/%d", s.prefix, n), tried: s.tried},
+			fenced:  resource{fenced: true},
+		}
+		s.all = append(s.all, p)
+	}
+	return s.all[len(s.all)-1]
+}
+
+// notDone notes that a claim was told, as often as it was sent, not to have been granted.
+func (p *spot) notDone(tag string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.denied = append(p.denied, tag)
+}
+
+// judge checks what was said of the name, and returns the latest expiry seen.
+func (p *spot) judge(w *world, tr *trial) (latest time.Duration) {
+	w.t.Helper()
+	operations, violations := p.check()
+	w.report.checked(operations, len(p.tenures))
+	if lost := p.fenced.lost(); lost != 0 {
+		violations = append(violations, fmt.Sprintf("%d updates of a fenced resource were lost", lost))
+	}
+	w.report.lost(p.fenced.lost(), p.bare.lost())
+	for _, tag := range p.denied {
+		if got := w.etcdSaid.grantsTo(tag); len(got) > 0 {
+			violations = append(violations, fmt.Sprintf("claim %q was told to be not done, yet etcd granted it token %d", tag, got))
+		}
+	}
+	for _, t := range p.tenures {
+		late, how := t.compare(w.etcdSaid)
+		latest = max(latest, late)
+		violations = append(violations, how...)
+	}
+	for _, how := range violations {
+		w.t.Errorf("%q: %s", p.name, how)
+	}
+	return latest
+}
+
+// compare holds what a client was told of its grant against what etcd says.
+func (t *tenure) compare(etcd *etcdHistory) (late time.Duration, violations []string) {
+	granted := etcd.grantsTo(t.tag)
+	known := false
+	for _, token := range granted {
+		known = known || token == t.token
+	}
+	if !known {
+		return 0, []string{fmt.Sprintf("client %d was told of token %d, but etcd granted its claim %d", t.client, t.token, granted)}
+	}
+	ended, ok := etcd.endOf(t.tag)
+	if !ok || len(granted) > 1 || !t.releasing.IsZero() {
+		return 0, nil
+	}
+	if late = ended.Sub(t.until()); late < 0 {
+		violations = append(violations, fmt.Sprintf("token %d of client %d was gone from etcd %v before the end of its TTL, and nobody had released it", t.token, t.client, -late))
+	}
+	return max(late, 0), violations
+}
