@@ -38,21 +38,32 @@ func (e *experiment) wrong(format string, args ...any) {
 	e.w.t.Errorf("%q: %s", e.name, fmt.Sprintf(format, args...))
 }
 
+// asks claims the name, with a key or without, and asks elsewhere if the service says so: a busy machine is no fault.
+func (e *experiment) asks(i int, key string, claim api.LockRequest) (a answer) {
+	for began := time.Now(); ; i++ {
+		a = e.c.claim(e.url(i), key, claim)
+		if !a.elsewhere() || time.Since(began) > e.c.patience {
+			e.w.secrets.own(a.lock.ID)
+			return a
+		}
+		time.Sleep(tryAgain())
+	}
+}
+
 // takes claims a name that nobody holds.
 func (e *experiment) takes(i int, ttl int64) (answer, bool) {
-	a := e.c.claim(e.url(i), "", api.LockRequest{Name: e.name, TTLSeconds: ttl})
+	a := e.asks(i, rand.Text(), api.LockRequest{Name: e.name, TTLSeconds: ttl})
 	if !a.held() {
 		e.wrong("a free lock: %v", a)
 	}
-	e.w.secrets.own(a.lock.ID)
 	return a, a.held()
 }
 
 // waits claims the name and waits for it.
-func (e *experiment) waits(i int, key string) <-chan answer {
+func (e *experiment) waits(i int) <-chan answer {
 	next := make(chan answer, 1)
 	go func() {
-		next <- e.c.claim(e.url(i), key, api.LockRequest{Name: e.name, TTLSeconds: actorTTL, WaitSeconds: vanishNextWait})
+		next <- e.asks(i, "", api.LockRequest{Name: e.name, TTLSeconds: actorTTL, WaitSeconds: vanishNextWait})
 	}()
 	return next
 }
@@ -66,13 +77,12 @@ func (e *experiment) nextWithin(next <-chan answer, since time.Time, most time.D
 	if took := a.got.Sub(since); !a.held() || took > most+slack {
 		e.wrong("%s: the next is granted within %v, but after %v is told %v", promise, most, took, a)
 	}
-	e.w.secrets.own(a.lock.ID)
 	return a, a.held()
 }
 
 func (e *experiment) frees(a answer) {
-	if got := e.c.release(e.url(2), a.lock.ID); got.status != http.StatusNoContent {
-		e.wrong("a release answers %v", got)
+	if err := e.c.releaseSurely(e.w.service, a.lock.ID); err != nil {
+		e.wrong("%v", err)
 	}
 }
 
@@ -89,7 +99,7 @@ func holderPauses(w *world, tr *trial) {
 		}
 		read, _ := fenced.read(asleep.lock.FencingToken)
 		readBare, _ := bare.read(asleep.lock.FencingToken)
-		next, ok := e.nextWithin(e.waits(1, ""), asleep.got, seconds(actorTTL)+expiryLag, "a lock that is not renewed")
+		next, ok := e.nextWithin(e.waits(1), asleep.got, seconds(actorTTL)+expiryLag, "a lock that is not renewed")
 		if !ok {
 			return
 		}
@@ -109,10 +119,10 @@ func holderPauses(w *world, tr *trial) {
 		}
 		bare.write(asleep.lock.FencingToken, readBare+1)
 		for i := range replicas {
-			if a := e.c.renew(e.url(i), asleep.lock.ID); a.status != http.StatusNotFound {
+			if a := e.c.renew(e.url(i), asleep.lock.ID); a.status != http.StatusNotFound && !a.elsewhere() {
 				e.wrong("the renewal of a lock that ran out answers %v", a)
 			}
-			if a := e.c.release(e.url(i), asleep.lock.ID); a.status != http.StatusNotFound {
+			if a := e.c.release(e.url(i), asleep.lock.ID); a.status != http.StatusNotFound && !a.elsewhere() {
 				e.wrong("the release of a lock that ran out answers %v", a)
 			}
 		}
@@ -152,7 +162,7 @@ func waiterDisappears(w *world, tr *trial) {
 		}
 		defer gone.Close()
 		e.stands(2)
-		next := e.waits(2, "")
+		next := e.waits(2)
 		if !e.stands(3) {
 			e.wrong("a waiter is not listed")
 		}
@@ -174,7 +184,7 @@ func waiterDisappears(w *world, tr *trial) {
 	})
 }
 
-const vanishings = 12
+const vanishings = 8
 
 // waiterDisappearsAsGranted: without a key its grant costs the next at most its TTL; with one, whoever sends the claim
 // again has it.
@@ -204,16 +214,15 @@ func waiterDisappearsAsGranted(w *world, tr *trial) {
 		told := <-lost
 		gone.http.CloseIdleConnections()
 		if key != "" {
-			a := e.c.claim(e.url(2), key, claim)
+			a := e.asks(2, key, claim)
 			if !a.held() || told.held() && a.lock.FencingToken != told.lock.FencingToken {
 				e.wrong("a claim that is sent again with its key is found (%v first), but answers %v", told, a)
 				return
 			}
-			w.secrets.own(a.lock.ID)
 			e.frees(a)
 			return
 		}
-		if a, ok := e.nextWithin(e.waits(0, ""), released, seconds(actorTTL)+expiryLag, "a waiter that disappears as it is granted"); ok {
+		if a, ok := e.nextWithin(e.waits(0), released, seconds(actorTTL)+expiryLag, "a waiter that disappears as it is granted"); ok {
 			e.frees(a)
 		}
 	})
@@ -240,7 +249,7 @@ func claimIsRepeated(w *world, tr *trial) {
 		answers := make([]answer, repeatsOfEach)
 		for i := range answers {
 			hasty.claim(e.url(i), key, claim)
-			all.Go(func() { answers[i] = e.c.claim(e.url(i), key, claim) })
+			all.Go(func() { answers[i] = e.asks(i, key, claim) })
 		}
 		if !e.stands(2) {
 			e.wrong("however often it is sent, it is one claim")
@@ -252,18 +261,14 @@ func claimIsRepeated(w *world, tr *trial) {
 				e.wrong("every repeat is told of one grant (%v), but repeat %d of %v", answers[0], i, a)
 			}
 		}
-		w.secrets.own(answers[0].lock.ID)
 		w.etcdSaid.catchUp(w.t)
 		if tokens := w.etcdSaid.grantsTo(e.name); len(tokens) != 1 {
 			e.wrong("one claim is granted once, but etcd saw tokens %d", tokens)
 		}
-		for i := range replicas { // the first removes it, the others find nothing
-			want := http.StatusNotFound
-			if i == 0 {
-				want = http.StatusNoContent
-			}
-			if a := e.c.release(e.url(i), answers[0].lock.ID); a.status != want {
-				e.wrong("release %d of one lock answers %v, want %d", i, a, want)
+		e.frees(answers[0])
+		for i := range replicas { // whoever repeats it finds nothing
+			if a := e.c.release(e.url(i), answers[0].lock.ID); a.status != http.StatusNotFound && !a.elsewhere() {
+				e.wrong("the release of what was released answers %v", a)
 			}
 		}
 	})
@@ -295,7 +300,7 @@ func balancerIsHasty(w *world, tr *trial) {
 		}
 		e.frees(holder)
 		var a answer
-		for began := time.Now(); !a.held() && time.Since(began) < slack; {
+		for began := time.Now(); !a.held() && time.Since(began) < answerBound; {
 			a = e.c.claim(w.balancer.url, key, claim)
 		}
 		if !a.held() {
@@ -312,9 +317,9 @@ func balancerIsHasty(w *world, tr *trial) {
 }
 
 const (
-	crowd       = 200
+	crowd       = 120
 	aliveBound  = 500 * time.Millisecond
-	crowdedName = 10
+	crowdedName = 6
 )
 
 // manyComeAndGo: while hundreds come to wait, go at once, and come again, a replica says that it is alive, and nothing of
@@ -345,7 +350,7 @@ func manyComeAndGo(w *world, tr *trial) {
 				e.wrong("a replica says within %v that it is alive, but: %v", aliveBound, a)
 			}
 		}
-		next := e.waits(1, "")
+		next := e.waits(1)
 		e.stands(2)
 		released := time.Now()
 		e.frees(holder)

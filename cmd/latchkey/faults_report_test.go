@@ -74,6 +74,23 @@ func (r *report) row(id, what string) *row {
 	return r.rows[id]
 }
 
+// late notes that what nobody renewed stood longer than its TTL.
+func (r *report) late(faults []*fault, by time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range faults {
+		id := f.id
+		if len(faults) > 1 && f.client == nil {
+			id = pairs
+		}
+		row := r.row(id, f.what)
+		row.late = max(row.late, by)
+	}
+}
+
+// pairs is the row of all faults that came two at once.
+const pairs = "pairs"
+
 // add notes one trial.
 func (r *report) add(faults []*fault, tr *trial, o outcome) {
 	r.mu.Lock()
@@ -85,11 +102,11 @@ func (r *report) add(faults []*fault, tr *trial, o outcome) {
 		if len(faults) == 1 || f.client != nil {
 			row.worse(o)
 		} else {
-			r.row("pairs", "two at once").worse(o)
+			r.row(pairs, "two at once").worse(o)
 		}
 	}
 	if len(faults) > 1 && faults[0].client == nil {
-		r.row("pairs", "").times++
+		r.row(pairs, "").times++
 	}
 	r.paused += tr.paused.Load()
 	r.gone += tr.gone.Load()

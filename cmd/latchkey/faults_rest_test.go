@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/latchkey/latchkey/api"
 )
 
 // atRest is what the service uses when nobody asks it for anything.
@@ -18,6 +20,7 @@ type atRest struct {
 // What may be there more than before: lines and goroutines that are about to end.
 const (
 	spareGoroutines = 40
+	warmingLocks    = 48 // more than there are streams for renewals, which last
 	spareWatchers   = 4
 	restBound       = 2*leastWaitingTTL + actorLongTTL*time.Second + slack
 )
@@ -67,6 +70,23 @@ func (w *world) rest() (now atRest) {
 	return now
 }
 
+// warm does a little of all, so that what a replica sets up once and keeps is there.
+func (w *world) warm() {
+	w.t.Helper()
+	c := newClient(w.t)
+	for r := range replicas {
+		url := w.replicas[r].url()
+		for i := range warmingLocks {
+			a := c.claim(url, "", api.LockRequest{Name: fmt.Sprintf("warm %d.%d", r, i), TTLSeconds: actorLongTTL})
+			if !a.held() {
+				w.t.Fatalf("a free lock: %v", a)
+			}
+			c.renew(url, a.lock.ID)
+			defer c.release(url, a.lock.ID)
+		}
+	}
+}
+
 // finish asks that nothing is left of all that was done: no claim, no lease, no watch, no goroutine; and that nobody was
 // told a secret.
 func (w *world) finish() {
@@ -79,15 +99,7 @@ func (w *world) finish() {
 		})
 	}
 	noEtcdLeaseIsLeft(w.t, w.service, restBound)
-	eventually(w.t, restBound, fmt.Sprintf("no goroutine and no watch outlives what it was for (%+v before)", w.atRest), func() bool {
-		now := w.rest()
-		for r, n := range now.goroutines {
-			if n > w.atRest.goroutines[r]+spareGoroutines {
-				return false
-			}
-		}
-		return now.watchers <= w.atRest.watchers+spareWatchers
-	})
+	w.comesToRest()
 	for r := range w.replicas {
 		w.readLog(r)
 	}
@@ -98,7 +110,27 @@ func (w *world) finish() {
 		w.replicas[r].stop()
 	}
 	w.etcdSaid.catchUp(w.t)
+	w.endings()
 	for _, how := range w.etcdSaid.violations() {
 		w.t.Errorf("in etcd: %s", how)
+	}
+}
+
+// comesToRest waits until the service uses no more than it did before all.
+func (w *world) comesToRest() {
+	w.t.Helper()
+	for began := time.Now(); ; time.Sleep(lookAgain) {
+		now := w.rest()
+		more := now.watchers > w.atRest.watchers+spareWatchers
+		for r, n := range now.goroutines {
+			more = more || n > w.atRest.goroutines[r]+spareGoroutines
+		}
+		if !more {
+			return
+		}
+		if time.Since(began) > restBound {
+			w.t.Errorf("no goroutine and no watch outlives what it was for, but after %v there are %+v, and there were %+v", restBound, now, w.atRest)
+			return
+		}
 	}
 }

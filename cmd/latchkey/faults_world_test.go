@@ -29,6 +29,7 @@ type world struct {
 	secrets  *secrets
 	tries    int
 	alone    bool // there is one fault in this trial
+	ending   []ending
 	atRest   atRest
 
 	mu sync.Mutex
@@ -66,6 +67,7 @@ func newWorld(t *testing.T, seed uint64, program string) *world {
 	}
 	w.balancer = newBalancer(t, w)
 	w.healthy(t)
+	w.warm()
 	w.atRest = w.rest()
 	return w
 }
