@@ -92,8 +92,9 @@ func (m *watchman) waits() {
 
 // recovered waits until everything works at every replica, in a round begun after the fault was over, and returns how
 // long that took.
-func (w *world) recovered(tr *trial, healed time.Time) time.Duration {
+func (w *world) recovered(tr *trial) time.Duration {
 	w.t.Helper()
+	healed := tr.healed
 	var latest time.Duration
 	for _, m := range tr.watch {
 		for {

@@ -78,18 +78,24 @@ func (r *report) row(id, what string) *row {
 func (r *report) late(faults []*fault, by time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if faults == nil {
+		row := r.row(later, "ended in a later trial than it began")
+		row.late = max(row.late, by)
+	}
 	for _, f := range faults {
-		id := f.id
+		row := r.row(f.id, f.what)
 		if len(faults) > 1 && f.client == nil {
-			id = pairs
+			row = r.row(pairs, pairsAre)
 		}
-		row := r.row(id, f.what)
 		row.late = max(row.late, by)
 	}
 }
 
-// pairs is the row of all faults that came two at once.
-const pairs = "pairs"
+const (
+	pairs    = "pairs" // the row of all faults that came two at once
+	pairsAre = "two at once"
+	later    = "later" // the row of what ended when there was another fault already
+)
 
 // add notes one trial.
 func (r *report) add(faults []*fault, tr *trial, o outcome) {
@@ -102,11 +108,11 @@ func (r *report) add(faults []*fault, tr *trial, o outcome) {
 		if len(faults) == 1 || f.client != nil {
 			row.worse(o)
 		} else {
-			r.row(pairs, "two at once").worse(o)
+			r.row(pairs, pairsAre).worse(o)
 		}
 	}
 	if len(faults) > 1 && faults[0].client == nil {
-		r.row(pairs, "").times++
+		r.row(pairs, pairsAre).times++
 	}
 	r.paused += tr.paused.Load()
 	r.gone += tr.gone.Load()

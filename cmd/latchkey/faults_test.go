@@ -67,15 +67,15 @@ func TestFaults(t *testing.T) {
 		t.Fatalf("-faults.only=%s names no fault that can be made here", *faultsOnly)
 	}
 	began := time.Now()
-	for round := w.round(chosen); !t.Failed(); {
+	once := false // every fault has come
+	for round := w.round(chosen); !t.Failed(); round = round[1:] {
 		if len(round) == 0 {
-			if time.Since(began) >= *faultsDuration {
-				break
-			}
-			round = w.round(chosen)
+			round, once = w.round(chosen), true
+		}
+		if once && time.Since(began) >= *faultsDuration {
+			break
 		}
 		w.try(round[0]...)
-		round = round[1:]
 	}
 	w.finish()
 	revisions, grants := w.etcdSaid.totals()
@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 }
 
 var (
-	faultsDuration = flag.Duration("faults.duration", 0, "begin new rounds of faults for so long; each fault comes once at least")
+	faultsDuration = flag.Duration("faults.duration", 0, "go on with faults for so long; each comes once at least")
 	faultsSeed     = flag.Uint64("faults.seed", 0, "the choices of the run that printed this seed")
 	faultsOnly     = flag.String("faults.only", "", "a regular expression: only the faults whose numbers it matches")
 	faultsBinary   = flag.String("faults.binary", os.Args[0], "the program that is run as a replica")

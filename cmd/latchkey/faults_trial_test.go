@@ -16,6 +16,7 @@ type trial struct {
 	sites  []*site
 	watch  []*watchman
 	stop   chan struct{}
+	healed time.Time
 	work   sync.WaitGroup
 	paused atomic.Int64 // holders that slept past their TTL, and so on: the faults that clients are
 	gone   atomic.Int64
@@ -48,8 +49,8 @@ func (w *world) try(faults ...*fault) {
 	defer end()
 	tr.begin()
 	w.pass(warmUp)
-	healed, how := tr.harm(faults)
-	row := outcome{recovery: w.recovered(tr, healed)}
+	how := tr.harm(faults)
+	row := outcome{recovery: w.recovered(tr)}
 	row.handOff = w.handOff(tr)
 	row.free = w.etcdSaid.longestFree()
 	if row.free > 0 && faults[0].inject == nil {
@@ -83,8 +84,8 @@ func (tr *trial) begin() {
 }
 
 // harm does the faults and makes them good: first what was done to etcd, as a replica starts only on a healthy one. It
-// returns when etcd and all lines and replicas were well again, and what was done.
-func (tr *trial) harm(faults []*fault) (healed time.Time, how string) {
+// returns what was done, when etcd and all lines and replicas are well again.
+func (tr *trial) harm(faults []*fault) (how string) {
 	w := tr.w
 	heal := map[subject][]func(){}
 	var clients sync.WaitGroup
@@ -115,7 +116,8 @@ func (tr *trial) harm(faults []*fault) (healed time.Time, how string) {
 			w.settled()
 		}
 	}
-	return w.settled(), how
+	tr.healed = w.settled()
+	return how
 }
 
 // pass lets time pass: what goes on meanwhile is the test.
@@ -159,18 +161,23 @@ func (tr *trial) judge(faults []*fault) {
 		for _, p := range s.all {
 			p.judge(w)
 			for _, t := range p.tenures {
-				w.ending = append(w.ending, ending{t, faults})
+				w.ending = append(w.ending, ending{tenure: t, faults: faults, healed: tr.healed})
 			}
 		}
 	}
 	w.endings()
 }
 
-// ending is a tenure whose end etcd has not been seen to come to.
+// ending is a tenure whose end etcd has not been seen to come to, with the faults that its client saw and the end of them.
 type ending struct {
 	*tenure
 	faults []*fault
+	healed time.Time
+	later  bool // other trials began since
 }
+
+// After a change of etcd's leader a TTL starts again.
+const leaderLag = 3 * time.Second
 
 // endings looks which tenures that nobody released have run out by now, and how late.
 func (w *world) endings() {
@@ -178,15 +185,25 @@ func (w *world) endings() {
 	var yet []ending
 	for _, e := range w.ending {
 		at, ended := w.etcdSaid.endOf(e.tag)
+		latest := e.until().Add(expiryLag)
+		if restarted := e.healed.Add(e.ttl + leaderLag); restarted.After(latest) {
+			latest = restarted
+		}
 		switch {
-		case !e.releasing.IsZero() || len(w.etcdSaid.grantsTo(e.tag)) != 1: // or somebody else's: a claim sent again by chance
+		case !e.releasing.IsZero() || len(w.etcdSaid.grantsTo(e.tag)) != 1: // or more than the one that was told of: a claim sent again
 		case !ended:
+			e.later = true
 			yet = append(yet, e)
 		case at.Before(e.until()):
 			w.t.Errorf("%q: token %d of client %d was gone from etcd %v before the end of its TTL, and nobody had released it",
 				e.name, e.token, e.client, e.until().Sub(at))
+		case e.later: // what came later may have held it up
+			w.report.late(nil, at.Sub(e.until()))
 		default:
 			w.report.late(e.faults, at.Sub(e.until()))
+			if at.After(latest.Add(slack)) {
+				w.t.Errorf("%q: token %d of client %d ran out %v after its TTL, %v later than promised", e.name, e.token, e.client, at.Sub(e.until()), at.Sub(latest))
+			}
 		}
 	}
 	w.ending = yet
