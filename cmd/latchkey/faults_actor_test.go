@@ -68,17 +68,21 @@ var errBalancer = errors.New("the balancer had no answer")
 
 // send sends a request to a replica or to the balancer.
 func (a *actor) send(wait int64, ask func(url string) answer) answer {
-	r := a.rng.IntN(replicas + 1)
+	return a.w.sendTo(a.rng.IntN(replicas+1), wait, ask)
+}
+
+// sendTo sends a request to one replica, or to the balancer if there is none of that number.
+func (w *world) sendTo(r int, wait int64, ask func(url string) answer) answer {
 	if r == replicas {
-		got := ask(a.w.balancer.url)
+		got := ask(w.balancer.url)
 		if got.status == http.StatusBadGateway || got.status == http.StatusGatewayTimeout {
 			got.err = errBalancer
 		}
-		a.w.heard(nobody, got, wait)
+		w.heard(nobody, got, wait)
 		return got
 	}
-	got := ask(a.w.replicas[r].url())
-	a.w.heard(r, got, wait)
+	got := ask(w.replicas[r].url())
+	w.heard(r, got, wait)
 	return got
 }
 
@@ -183,12 +187,11 @@ func (at *attempt) run() *tenure {
 		case got.err == nil && got.problem.Code == "place_lost":
 			return at.giveUp()
 		case got.elsewhere():
-			definite := got.err == nil && got.problem.Code != "outcome_unknown"
-			if !definite {
+			if got.doubtful() {
 				at.doubt(got.sent)
 			}
 			if at.key == "" && at.request.LeaseID == "" && at.id == "" {
-				if definite && !at.unsure {
+				if !at.unsure {
 					at.p.notDone(at.request.Holder)
 				}
 				return nil // another try would be another claim
@@ -200,34 +203,71 @@ func (at *attempt) run() *tenure {
 	}
 }
 
-// ask sends the claim, or asks for the one that stands. Some clients go away in the middle of it.
+// ask sends the claim, or asks for the one that stands. Some clients go away in the middle of it, and some ask two replicas
+// at once.
 func (at *attempt) ask() answer {
-	c := at.c
-	if at.request.WaitSeconds > 0 && at.chance(4) {
+	wait, ask := at.request.WaitSeconds, func(url string) answer { return at.c.claim(url, at.key, at.request) }
+	if at.id != "" {
+		wait = at.rng.Int64N(3)
+		ask = func(url string) answer { return at.c.poll(url, at.id, wait) }
+	} else if wait > 0 && at.chance(4) {
 		at.tr.left.Add(1)
 		hasty := *at.c
-		hasty.patience = -seconds(at.request.WaitSeconds) + 100*time.Millisecond
-		c = &hasty
+		hasty.patience = -seconds(wait) + 100*time.Millisecond
+		ask = func(url string) answer { return hasty.claim(url, at.key, at.request) }
 	}
-	if at.id == "" {
-		return at.send(at.request.WaitSeconds, func(url string) answer { return c.claim(url, at.key, at.request) })
+	if (at.id != "" || at.key != "") && at.chance(35) {
+		return at.askTwo(wait, ask)
 	}
-	wait := at.rng.Int64N(3)
-	return at.send(wait, func(url string) answer { return at.c.poll(url, at.id, wait) })
+	return at.send(wait, ask)
 }
+
+// askTwo asks two replicas at once and takes the answer that says most: two that say held must say the same.
+func (at *attempt) askTwo(wait int64, ask func(url string) answer) answer {
+	at.tr.again.Add(1)
+	first, other := at.rng.IntN(replicas), at.rng.IntN(replicas-1)
+	two := make(chan answer, 1)
+	go func() { two <- at.w.sendTo((first+1+other)%replicas, wait, ask) }()
+	best := at.w.sendTo(first, wait, ask)
+	worse := <-two
+	if best.held() && worse.held() && (best.lock.ID != worse.lock.ID || best.lock.FencingToken != worse.lock.FencingToken) {
+		at.p.breaks("client %d asked two replicas for one claim and is told of two: tokens %d and %d", at.n, best.lock.FencingToken, worse.lock.FencingToken)
+	}
+	if says(worse) > says(best) {
+		best, worse = worse, best
+	}
+	if worse.doubtful() {
+		at.doubt(worse.sent)
+	}
+	return best
+}
+
+// says is how much an answer to a claim tells.
+func says(a answer) int {
+	switch {
+	case a.held():
+		return 3
+	case a.queued():
+		return 2
+	case a.elsewhere() || a.problem.Code == "place_lost":
+		return 1
+	}
+	return 0
+}
+
+// doubtful says that nobody knows what came of a request.
+func (a answer) doubtful() bool { return a.err != nil || a.problem.Code == "outcome_unknown" }
 
 // doubt notes that nobody knows what came of a request.
 func (at *attempt) doubt(sent time.Time) {
 	at.unsure = true
-	if at.id == "" {
-		at.p.ghost(at.n, sent)
-	}
+	at.p.ghost(at.n, sent)
 }
 
 // giveUp leaves the queue if the claim stands there. It may have been granted meanwhile.
 func (at *attempt) giveUp() *tenure {
+	at.p.ghost(at.n, at.asked)
 	if at.id != "" {
-		at.p.ghost(at.n, at.asked)
 		at.send(0, func(url string) answer { return at.c.release(url, at.id) })
 	}
 	at.unsure = true
@@ -247,6 +287,9 @@ func (at *attempt) granted(got answer) *tenure {
 	if at.key != "" && at.chance(15) {
 		at.repeat(t)
 	}
+	if !at.unsure {
+		at.p.wasGrantedOnce(at.request.Holder)
+	}
 	return t
 }
 
@@ -258,10 +301,10 @@ func (at *attempt) repeat(t *tenure) {
 	case got.held() && got.lock.FencingToken == t.token && got.lock.ID == t.id && got.replayed:
 		t.renewedAt(got.sent, got.got)
 	case got.elsewhere():
-		at.p.ghost(at.n, got.sent)
+		at.doubt(got.sent)
 	case got.got.Before(t.until()):
 		at.p.breaks("client %d: the repeat of a claim with token %d answers %v", at.n, t.token, got)
 	case got.held():
-		at.p.ghost(at.n, got.sent) // the first has run out, and this is another, that nobody serves
+		at.doubt(got.sent) // the first has run out, and this is another, that nobody serves
 	}
 }

@@ -84,6 +84,10 @@ func membersRestarted(w *world) (string, func()) {
 // replicaPinned leaves a replica one member, which then stops. Another way to etcd is there again before the member is.
 func replicaPinned(w *world) (string, func()) {
 	r, m := w.rng.IntN(replicas), w.rng.IntN(members)
+	if *faultsDuration > 0 && w.alone && choose(w, true, false) {
+		leaderWakes(w.t, w.service)
+		return "a replica had the leader alone, which was paused until its locks had run out", func() {}
+	}
 	for other, p := range w.lines[r] {
 		if other != m {
 			p.Cut()

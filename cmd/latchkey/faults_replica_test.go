@@ -89,12 +89,32 @@ func replicaCutOff(w *world) (string, func()) {
 		{fmt.Sprintf("slower by %v", delay), func(p *etcdtest.Proxy) { p.Delay(delay) }},
 		{"reset", func(p *etcdtest.Proxy) { p.Reset() }},
 	}
-	way := choose(w, ways...)
-	w.eachLine(r, way.do)
-	return fmt.Sprintf("lines of replica %d %s", r, way.how), func() {
-		w.eachLine(r, (*etcdtest.Proxy).Heal)
+	if choose(w, true, false) {
+		way := choose(w, ways...)
+		w.eachLine(r, way.do)
+		return fmt.Sprintf("lines of replica %d %s", r, way.how), func() {
+			w.eachLine(r, (*etcdtest.Proxy).Heal)
+		}
 	}
+	// what was sent while the line was dark arrives late, when it has been done through another
+	m := w.rng.IntN(members)
+	if w.alone {
+		m = w.etcd.Leader()
+	}
+	line := w.lines[r][m]
+	end := w.every(flapLit, func() {
+		line.Blackhole(etcdtest.ToServer)
+		time.Sleep(flapDark)
+		line.Heal()
+	})
+	return fmt.Sprintf("line of replica %d to member %d dark at times", r, m), end
 }
+
+// A line that flaps is dark for longer than one attempt waits.
+const (
+	flapDark = 1600 * time.Millisecond
+	flapLit  = 300 * time.Millisecond
+)
 
 // Replies are swallowed one here, one there.
 const swallowEvery = 120 * time.Millisecond

@@ -222,7 +222,7 @@ type site struct {
 type spot struct {
 	history
 	fenced, bare resource
-	denied       []string // the tags of claims that were told to be not done; under the history's lock
+	denied, once []string // the tags of claims that were told to be not done, or once; under the history's lock
 }
 
 func (s *site) spot() *spot {
@@ -245,6 +245,13 @@ func (p *spot) notDone(tag string) {
 	p.denied = append(p.denied, tag)
 }
 
+// wasGrantedOnce notes that every request for a claim was answered, so that it cannot be granted again.
+func (p *spot) wasGrantedOnce(tag string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.once = append(p.once, tag)
+}
+
 // judge checks what was said of the name.
 func (p *spot) judge(w *world) {
 	w.t.Helper()
@@ -257,6 +264,11 @@ func (p *spot) judge(w *world) {
 	for _, tag := range p.denied {
 		if got := w.etcdSaid.grantsTo(tag); len(got) > 0 {
 			violations = append(violations, fmt.Sprintf("claim %q was told to be not done, yet etcd granted it token %d", tag, got))
+		}
+	}
+	for _, tag := range p.once {
+		if got := w.etcdSaid.grantsTo(tag); len(got) != 1 {
+			violations = append(violations, fmt.Sprintf("claim %q was told to be granted, and nothing of it was left open, yet etcd granted it %d", tag, got))
 		}
 	}
 	for _, t := range p.tenures {

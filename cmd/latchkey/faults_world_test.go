@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +46,7 @@ func (s absence) meets(from, until time.Time) bool {
 func newWorld(t *testing.T, seed uint64, program string) *world {
 	t.Helper()
 	w := &world{
-		service: &service{etcd: etcdtest.NewCluster(t, members), waitingTTL: leastWaitingTTL},
+		service: &service{etcd: etcdtest.NewCluster(t, members), program: program, waitingTTL: leastWaitingTTL},
 		t:       t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), report: newReport(), secrets: newSecrets(),
 	}
 	w.etcdSaid = watchEtcd(t, w.etcd)
@@ -62,8 +61,7 @@ func newWorld(t *testing.T, seed uint64, program string) *world {
 			to, endpoints = append(to, p), append(endpoints, p.Addr())
 		}
 		w.lines = append(w.lines, to)
-		w.replicas = append(w.replicas, startProgram(t, program,
-			"--etcd-endpoints="+strings.Join(endpoints, ","), "--waiting-ttl="+w.waitingTTL.String()))
+		w.replicas = append(w.replicas, w.start(t, endpoints))
 	}
 	w.balancer = newBalancer(t, w)
 	w.healthy(t)
