@@ -174,7 +174,7 @@ func (at *attempt) run() *tenure {
 		case got.err == nil && got.status == http.StatusConflict && got.problem.Code == "lock_held":
 			if !at.unsure {
 				at.p.refused(at.n, got.sent, got.got)
-				at.p.notDone(at.request.Holder)
+				at.tr.sure.never(at.request.Holder)
 			}
 			return nil
 		case got.err == nil && got.status == http.StatusTooManyRequests:
@@ -192,7 +192,7 @@ func (at *attempt) run() *tenure {
 			}
 			if at.key == "" && at.request.LeaseID == "" && at.id == "" {
 				if !at.unsure {
-					at.p.notDone(at.request.Holder)
+					at.tr.sure.never(at.request.Holder)
 				}
 				return nil // another try would be another claim
 			}
@@ -288,7 +288,7 @@ func (at *attempt) granted(got answer) *tenure {
 		at.repeat(t)
 	}
 	if !at.unsure {
-		at.p.wasGrantedOnce(at.request.Holder)
+		at.tr.sure.once(at.request.Holder)
 	}
 	return t
 }

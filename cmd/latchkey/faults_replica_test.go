@@ -96,24 +96,21 @@ func replicaCutOff(w *world) (string, func()) {
 			w.eachLine(r, (*etcdtest.Proxy).Heal)
 		}
 	}
-	// what was sent while the line was dark arrives late, when it has been done through another
+	// what is sent on this line arrives when it has been given up and done through another
 	m := w.rng.IntN(members)
 	if w.alone {
 		m = w.etcd.Leader()
 	}
-	line := w.lines[r][m]
-	end := w.every(flapLit, func() {
-		line.Blackhole(etcdtest.ToServer)
-		time.Sleep(flapDark)
-		line.Heal()
-	})
-	return fmt.Sprintf("line of replica %d to member %d dark at times", r, m), end
+	late := leastLate + time.Duration(w.rng.Int64N(int64(mostLate-leastLate)))
+	w.lines[r][m].Delay(late, etcdtest.ToServer)
+	w.trial.press(r)
+	return fmt.Sprintf("line of replica %d to member %d slower by %v towards etcd", r, m, late.Round(time.Millisecond)), w.lines[r][m].Heal
 }
 
-// A line that flaps is dark for longer than one attempt waits.
+// A line is late by more than one attempt of a request waits, and by less than the request does.
 const (
-	flapDark = 1600 * time.Millisecond
-	flapLit  = 300 * time.Millisecond
+	leastLate = requestBound * 3 / 10
+	mostLate  = requestBound * 6 / 10
 )
 
 // Replies are swallowed one here, one there.

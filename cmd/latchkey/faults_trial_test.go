@@ -15,6 +15,7 @@ type trial struct {
 	name   string
 	sites  []*site
 	watch  []*watchman
+	sure   sure
 	stop   chan struct{}
 	healed time.Time
 	work   sync.WaitGroup
@@ -27,6 +28,7 @@ type trial struct {
 
 const (
 	actorsPerSite = 3
+	pressing      = 8 // clients
 	warmUp        = 400 * time.Millisecond
 	shortHold     = 2 * time.Second
 	longHold      = 12 * time.Second // longer than any registration and waiting lease
@@ -47,6 +49,7 @@ func (w *world) try(faults ...*fault) {
 	began := time.Now()
 	end := sync.OnceFunc(func() { close(tr.stop); tr.work.Wait() })
 	defer end()
+	w.trial = tr
 	tr.begin()
 	w.pass(warmUp)
 	how := tr.harm(faults)
@@ -76,10 +79,18 @@ func (tr *trial) begin() {
 		}
 	}
 	for r := range replicas {
-		m := &watchman{w: tr.w, tr: tr, replica: r}
+		m := &watchman{w: tr.w, tr: tr, replica: r, name: fmt.Sprint(r)}
 		tr.watch = append(tr.watch, m)
 		tr.work.Go(m.works)
 		tr.work.Go(m.waits)
+	}
+}
+
+// press lets more clients claim, renew and release free locks at one replica.
+func (tr *trial) press(r int) {
+	for i := range pressing {
+		m := &watchman{w: tr.w, tr: tr, replica: r, name: fmt.Sprintf("%d,%d", r, i)}
+		tr.work.Go(m.works)
 	}
 }
 
@@ -165,7 +176,44 @@ func (tr *trial) judge(faults []*fault) {
 			}
 		}
 	}
+	for _, how := range tr.sure.check(w.etcdSaid) {
+		w.t.Errorf("%s: %s", tr.name, how)
+	}
 	w.endings()
+}
+
+// sure are the claims, by their holder text, of which every request had a definite answer.
+type sure struct {
+	mu            sync.Mutex
+	granted, none []string
+}
+
+// once notes a claim that was told to be granted: that cannot happen again.
+func (s *sure) once(tag string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.granted = append(s.granted, tag)
+}
+
+// never notes a claim that was told to be not done.
+func (s *sure) never(tag string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.none = append(s.none, tag)
+}
+
+func (s *sure) check(etcd *etcdHistory) (violations []string) {
+	for _, tag := range s.granted {
+		if got := etcd.grantsTo(tag); len(got) != 1 {
+			violations = append(violations, fmt.Sprintf("claim %q was told to be granted, and nothing of it was left open, yet etcd granted it %d", tag, got))
+		}
+	}
+	for _, tag := range s.none {
+		if got := etcd.grantsTo(tag); len(got) > 0 {
+			violations = append(violations, fmt.Sprintf("claim %q was told to be not done, yet etcd granted it %d", tag, got))
+		}
+	}
+	return violations
 }
 
 // ending is a tenure whose end etcd has not been seen to come to, with the faults that its client saw and the end of them.
@@ -222,7 +270,6 @@ type site struct {
 type spot struct {
 	history
 	fenced, bare resource
-	denied, once []string // the tags of claims that were told to be not done, or once; under the history's lock
 }
 
 func (s *site) spot() *spot {
@@ -238,20 +285,6 @@ func (s *site) spot() *spot {
 	return s.all[len(s.all)-1]
 }
 
-// notDone notes that a claim was told, as often as it was sent, not to have been granted.
-func (p *spot) notDone(tag string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.denied = append(p.denied, tag)
-}
-
-// wasGrantedOnce notes that every request for a claim was answered, so that it cannot be granted again.
-func (p *spot) wasGrantedOnce(tag string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.once = append(p.once, tag)
-}
-
 // judge checks what was said of the name.
 func (p *spot) judge(w *world) {
 	w.t.Helper()
@@ -261,16 +294,6 @@ func (p *spot) judge(w *world) {
 		violations = append(violations, fmt.Sprintf("%d updates of a fenced resource were lost", lost))
 	}
 	w.report.lost(p.fenced.lost(), p.bare.lost())
-	for _, tag := range p.denied {
-		if got := w.etcdSaid.grantsTo(tag); len(got) > 0 {
-			violations = append(violations, fmt.Sprintf("claim %q was told to be not done, yet etcd granted it token %d", tag, got))
-		}
-	}
-	for _, tag := range p.once {
-		if got := w.etcdSaid.grantsTo(tag); len(got) != 1 {
-			violations = append(violations, fmt.Sprintf("claim %q was told to be granted, and nothing of it was left open, yet etcd granted it %d", tag, got))
-		}
-	}
 	for _, t := range p.tenures {
 		if tokens := w.etcdSaid.grantsTo(t.tag); !slices.Contains(tokens, t.token) {
 			violations = append(violations, fmt.Sprintf("client %d was told of token %d, but etcd granted its claim %d", t.client, t.token, tokens))

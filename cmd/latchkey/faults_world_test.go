@@ -29,6 +29,7 @@ type world struct {
 	tries    int
 	alone    bool // there is one fault in this trial
 	ending   []ending
+	trial    *trial // the present one
 	atRest   atRest
 
 	mu sync.Mutex
