@@ -14,11 +14,11 @@ import (
 // requests and send stale ones. Faults come one by one and in pairs: inject, hold, heal; after each the service must move
 // again within its bounds. All that clients were told, and all that etcd committed, is written down and checked.
 //
-//	go test -race -run TestFaults ./cmd/latchkey                                             short, about a minute and a half
-//	go test -race -run TestFaults ./cmd/latchkey -faults.duration=30m -timeout=60m           long
-//	… -faults.seed=N                                                                         with the choices of that run
-//	… -faults.only='F10|F18'                                                                 only these, alone and in pairs
-//	… -faults.binary=PATH                                                                    another build as the replicas
+//	go test -race -run TestFaults ./cmd/latchkey                                       short, about a minute and a half
+//	go test -race -run TestFaults ./cmd/latchkey -timeout=60m -v -faults.duration=30m  long, with the table
+//	… -faults.seed=N                                                                   with the choices of that run
+//	… -faults.only='F10|F18'                                                           only these, alone and in pairs
+//	… -faults.binary=PATH                                                              another build as the replicas
 //
 // The faults, by the numbers of the fault matrix:
 //
@@ -29,8 +29,9 @@ import (
 //	F5   replica killed                             here
 //	F6   replica stopped (rolling deploy)           here
 //	F7   replica paused                             here
-//	F8   replica cut off from etcd                  here: reset, silence, delay, one direction
-//	F9   replica pinned to a member that fails      here; a member cut off from its peers is stopped instead (same to its clients)
+//	F8   replica cut off from etcd                  here: reset, silence, delay, one direction, all lines or one
+//	F9   replica pinned to a member that fails      here; a member cut off from its peers is a stopped one here, which to its
+//	                                                clients is the same; in long runs it is the leader that wakes, too
 //	F10  leader killed, paused, moved               here
 //	F11  quorum lost                                here
 //	F12  members restarted in turn                  here
@@ -39,7 +40,7 @@ import (
 //	F15  etcd authentication                        not here: tests of operations
 //	F16  skewed clocks                              not here: a Go program reads the clock without the C library, and to set
 //	                                                the machine's takes privileges. No clock is compared with another's; the
-//	                                                epoch's rule is tested in store/epoch_test.go and cmd/latchkey/epoch_test.go
+//	                                                epoch's rule is tested in store/replaced_test.go and epoch_test.go
 //	F17  starved of processor or disk               here: stopped nine tenths of the time
 //	F18  a reply of etcd lost after the commit      here: single replies swallowed
 //	F19  balancer idle timeout and repeats          here
