@@ -72,6 +72,7 @@ func TestOnACluster(t *testing.T) {
 // service is three replicas on an etcd of three members.
 type service struct {
 	etcd       *etcdtest.Cluster
+	program    string // what a replica is
 	replicas   []*replica
 	waitingTTL time.Duration
 }
@@ -80,7 +81,7 @@ const replicas = 3
 
 func newService(t *testing.T) *service {
 	t.Helper()
-	s := &service{etcd: etcdtest.NewCluster(t, 3), waitingTTL: shortOrLong(leastWaitingTTL, 15*time.Second)}
+	s := &service{etcd: etcdtest.NewCluster(t, 3), program: os.Args[0], waitingTTL: shortOrLong(leastWaitingTTL, 15*time.Second)}
 	for range replicas {
 		s.replicas = append(s.replicas, s.start(t, s.etcd.Endpoints()))
 	}
@@ -90,7 +91,7 @@ func newService(t *testing.T) *service {
 // start starts one more replica, which sees only the members named.
 func (s *service) start(t *testing.T, endpoints []string, args ...string) *replica {
 	t.Helper()
-	return startReplica(t, append([]string{
+	return startProgram(t, s.program, append([]string{
 		"--etcd-endpoints=" + strings.Join(endpoints, ","), "--waiting-ttl=" + s.waitingTTL.String(),
 	}, args...)...)
 }

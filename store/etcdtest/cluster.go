@@ -166,6 +166,14 @@ func (c *Cluster) Resume(i int) {
 	c.members[i].paused = false
 }
 
+// Signaller returns what sends signals to member i as it runs now, and nothing to a later run of it. It may be used beside
+// the other methods.
+func (c *Cluster) Signaller(i int) func(syscall.Signal) {
+	c.t.Helper()
+	run := c.running(i).run
+	return func(s syscall.Signal) { run.signal(s) } // one that has ended hears nothing
+}
+
 // Restart starts a killed member on the data it left. WaitHealthy tells when it is back.
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()

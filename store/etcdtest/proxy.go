@@ -21,6 +21,8 @@ const (
 const (
 	proxyChunk = 32 << 10
 	proxyQueue = 256 // chunks on their way, each way, on each connection
+	// leastReply is the size of what can be an answer: the acknowledgements of HTTP/2 are smaller.
+	leastReply = 48
 )
 
 // Proxy is a TCP line to one endpoint that can fail.
@@ -34,6 +36,7 @@ type Proxy struct {
 	ways    [2]way
 	cut     bool
 	closed  bool
+	swallow int // replies yet to be swallowed
 	lines   map[*line]struct{}
 }
 
@@ -98,9 +101,26 @@ func (p *Proxy) Delay(d time.Duration, dirs ...Direction) {
 	p.change(func() { p.each(dirs, func(w *way) { w.delay = d }) })
 }
 
-// Heal ends Cut, Blackhole and Delay.
+// Swallow loses the next n replies, until Heal: what the server has done its client never hears of, as each reply's
+// connection is reset with it.
+func (p *Proxy) Swallow(n int) {
+	p.change(func() { p.swallow = n })
+}
+
+// swallows decides whether a chunk is one of the replies to be lost.
+func (p *Proxy) swallows(d Direction, bytes int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.swallow == 0 || d != ToClient || bytes < leastReply {
+		return false
+	}
+	p.swallow--
+	return true
+}
+
+// Heal ends Cut, Blackhole, Delay and Swallow.
 func (p *Proxy) Heal() {
-	p.change(func() { p.cut, p.ways = false, [2]way{} })
+	p.change(func() { p.cut, p.ways, p.swallow = false, [2]way{}, 0 })
 }
 
 // Conns counts the open connections.
@@ -233,7 +253,7 @@ func (p *Proxy) pump(l *line, d Direction, from io.Reader, to net.Conn) {
 	})
 	defer reading.Wait()
 	for c := range chunks {
-		if !p.due(l, d, c.read) || !p.lit(l, d) {
+		if !p.due(l, d, c.read) || !p.lit(l, d) || p.swallows(d, len(c.bytes)) {
 			l.reset()
 			return
 		}

@@ -69,6 +69,19 @@ func TestProxyDelays(t *testing.T) {
 	}
 }
 
+func TestProxySwallowsAReply(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.New(t)
+	p := etcdtest.NewProxy(t, s.Endpoint())
+	c, truth := p.Client(t), s.Client(t)
+	put(t, c, t.Name(), "1")
+	p.Swallow(1)
+	_, err := c.Put(within(t, brief), t.Name(), "2")
+	wantFailed(t, err)
+	wantValue(t, truth, t.Name(), "2")
+	put(t, c, t.Name(), "3")
+}
+
 func wantFailed(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
