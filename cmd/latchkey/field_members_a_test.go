@@ -18,8 +18,8 @@ import (
 
 const (
 	// What the death of etcd's leader may add to a TTL, and how soon before the end of one it dies here.
-	leaderLag    = 4 * time.Second
-	beforeExpiry = time.Second
+	deadLeaderLag = 4 * time.Second
+	beforeExpiry  = time.Second
 )
 
 // locksAndPlacesOutliveMembers: etcd's leader dies and another member takes its place for good; then others
@@ -50,8 +50,8 @@ func locksAndPlacesOutliveMembers(t *testing.T, s *service) {
 		t.Errorf("a lock of %d s that nobody renews goes to the next when that is over, but %v after it was asked for, with token %d, the answer is %v",
 			ttl, next.got.Sub(first.sent), first.lock.FencingToken, next)
 	}
-	if late := next.got.Sub(killed); late > seconds(ttl)+leaderLag+slack {
-		t.Errorf("a lock runs out at the latest its TTL and %v after etcd's leader died, but did after %v", leaderLag, late)
+	if late := next.got.Sub(killed); late > seconds(ttl)+deadLeaderLag+slack {
+		t.Errorf("a lock runs out at the latest its TTL and %v after etcd's leader died, but did after %v", deadLeaderLag, late)
 	} else {
 		t.Logf("a lock of %d s ran out %v after it was asked for, %v after etcd's leader died", ttl, next.got.Sub(first.sent), late)
 	}

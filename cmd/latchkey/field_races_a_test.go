@@ -36,7 +36,7 @@ func waitThatEndsAsItsTurnComesHasOneOutcome(t *testing.T, s *service) {
 	for w := range endingWorkers {
 		all.Go(func() {
 			for i := range rounds {
-				e := ending{s: s, c: newClient(t), name: fmt.Sprintf("ends %d %d", w, i)}
+				e := closeEnd{s: s, c: newClient(t), name: fmt.Sprintf("ends %d %d", w, i)}
 				for _, play := range []func() error{e.waitIsOver, e.keyedClientGivesUp, e.untoldClientGivesUp} {
 					if err := play(); err != nil {
 						t.Error(err)
@@ -48,15 +48,15 @@ func waitThatEndsAsItsTurnComesHasOneOutcome(t *testing.T, s *service) {
 	all.Wait()
 }
 
-// ending is a waiter and the end of its wait.
-type ending struct {
+// closeEnd is a waiter and the end of its wait.
+type closeEnd struct {
 	s    *service
 	c    *client
 	name string
 }
 
 // meet lets a wait end and its turn come at the same time, and returns what the waiter was told.
-func (e ending) meet(key string, patience time.Duration) (answer, error) {
+func (e closeEnd) meet(key string, patience time.Duration) (answer, error) {
 	holder := e.c.claim(e.s.any(), "", api.LockRequest{Name: e.name, TTLSeconds: longestTTL})
 	if !holder.held() {
 		return answer{}, fmt.Errorf("a free lock: %v", holder)
@@ -75,7 +75,7 @@ func (e ending) meet(key string, patience time.Duration) (answer, error) {
 	return <-told, nil
 }
 
-func (e ending) waitIsOver() error {
+func (e closeEnd) waitIsOver() error {
 	a, err := e.meet("", e.c.patience)
 	switch {
 	case err != nil:
@@ -88,7 +88,7 @@ func (e ending) waitIsOver() error {
 	return fmt.Errorf("a wait ends with 201 or 409 lock_held, but answers %v", a)
 }
 
-func (e ending) keyedClientGivesUp() error {
+func (e closeEnd) keyedClientGivesUp() error {
 	key := rand.Text()
 	told, err := e.meet(key, 0)
 	if err != nil {
@@ -101,7 +101,7 @@ func (e ending) keyedClientGivesUp() error {
 	return e.holdsAlone(again)
 }
 
-func (e ending) untoldClientGivesUp() error {
+func (e closeEnd) untoldClientGivesUp() error {
 	told, err := e.meet("", 0)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (e ending) untoldClientGivesUp() error {
 }
 
 // holdsAlone asks that a claim is all there is on the name, and releases it.
-func (e ending) holdsAlone(a answer) error {
+func (e closeEnd) holdsAlone(a answer) error {
 	renewed := e.c.renew(e.s.any(), a.lock.ID)
 	if renewed.status != http.StatusOK || renewed.lock.FencingToken != a.lock.FencingToken {
 		return fmt.Errorf("who was told that it holds (%v) can renew, but is told %v", a, renewed)
@@ -131,7 +131,7 @@ func (e ending) holdsAlone(a answer) error {
 	return e.nothingStands("a release")
 }
 
-func (e ending) nothingStands(after string) error {
+func (e closeEnd) nothingStands(after string) error {
 	var left []api.Lock
 	for began := time.Now(); time.Since(began) < vanishNoticed+slack; time.Sleep(lookAgain) {
 		var err error

@@ -13,8 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// compactEvery is the pause between two compactions where there are many.
-const compactEvery = 10 * time.Millisecond
+// opsCompactEvery is the pause between two compactions where there are many.
+const opsCompactEvery = 10 * time.Millisecond
 
 // ballast makes a defragmentation take its time.
 const ballast = 4 << 20
@@ -31,7 +31,7 @@ func upkeepAllTheTime(t *testing.T, s *service) {
 		defer stop()
 		var work sync.WaitGroup
 		work.Go(func() {
-			tick := time.NewTicker(compactEvery)
+			tick := time.NewTicker(opsCompactEvery)
 			defer tick.Stop()
 			for range tick.C {
 				now, err := etcd.Get(ctx, "/")
