@@ -16,8 +16,8 @@ import (
 )
 
 // etcdHistory reads all that etcd commits, straight from etcd, and asks of each revision what is promised: at most one
-// held claim a name, which stands first in its queue; grants in the order of the queue, with tokens that grow; no held
-// claim written again.
+// held claim a name, which stands first in its queue; a place of its own for each claim; grants in the order of the queue,
+// with tokens that grow; no held claim written again.
 type etcdHistory struct {
 	client *clientv3.Client
 	moved  chan struct{} // has a token after each step
@@ -140,6 +140,11 @@ func (h *etcdHistory) apply(name string, e *clientv3.Event) {
 	if len(e.Kv.Value) == 0 || e.Kv.Value[0] != '1' || json.Unmarshal(e.Kv.Value[1:], claim) != nil {
 		h.breaks("revision %d: a claim on %q that cannot be read: %q", h.seen, name, e.Kv.Value)
 		return
+	}
+	for key, other := range n.claims {
+		if other.created == claim.created && key != string(e.Kv.Key) {
+			h.breaks("revision %d: two claims on %q have one place, made at revision %d", h.seen, name, claim.created)
+		}
 	}
 	n.claims[string(e.Kv.Key)] = claim
 	if before != nil && before.Held && before.created == claim.created {
