@@ -16,6 +16,9 @@ import (
 
 var mutants = flag.Bool("faults.mutants", false, "break the code in each known way, and let the fault tests find it")
 
+// mutantBound is how long faults go on before a mutant has got away.
+const mutantBound = 2 * time.Minute
+
 // mutant is the code with one fault put in: the harness that cannot tell it from the real one proves nothing.
 type mutant struct {
 	name  string
@@ -31,23 +34,22 @@ var allMutants = []mutant{
 		`clientv3.Compare(clientv3.CreateRevision(key), ">", 0)`}}, ""},
 	{"a grant compares the create-revision only", []edit{{"store/grant.go",
 		"grants:  st.key,\n\t\turgent:  true,\n\t\tcmps:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(st.key), \"=\", st.modified)},",
-		"grants:  st.key,\n\t\turgent:  true,\n\t\tcmps:    []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(st.key), \"=\", st.created)},"}}, ""},
+		"grants:  st.key,\n\t\turgent:  true,\n\t\tcmps:    []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(st.key), \"=\", st.created)},"}}, "F7"},
 	{"a view is taken for whole before it contains the claim", []edit{{"store/line.go",
 		"recheck: make(chan struct{}, 1), places:",
-		"recheck: make(chan struct{}, 1), view: newQueue(nil, 0), whole: true, places:"}}, ""},
+		"recheck: make(chan struct{}, 1), view: newQueue(nil, 0), whole: true, places:"}}, "F4|F20"},
 	{"a batch has two claims of one name", []edit{
 		{"store/batch.go", `p.creates != "" && there.creator != nil, full,`, `full,`},
 		{"store/batch.go", "if p.part.creates == \"\" {\n\t\t\t\treturn \"\"\n\t\t\t}\n\t\t\treturn p.part.subject", `return ""`},
-	}, ""},
+	}, "F20"},
 	{"a renewal is confirmed without its proof", []edit{{"store/renew.go",
 		"got, header, readErr := s.readKey",
-		"if err == nil {\n\t\t\treturn k.sent, nil\n\t\t}\n\t\tgot, header, readErr := s.readKey"}}, ""},
-	{"an unanswered write is repeated without the fence", []edit{{"store/commit.go",
-		"if err := r.raise(ctx, behind); err != nil && (bound != nil || ctx.Err() != nil) {",
-		"if err := ctx.Err(); behind > 0 && err != nil {"}}, ""},
+		"if err == nil {\n\t\t\treturn k.sent, nil\n\t\t}\n\t\tgot, header, readErr := s.readKey"}}, "F9"},
+	{"an unanswered write is repeated without the fence", []edit{{"store/fence.go",
+		"if r.behind() > above {", "if r.behind() > 0 {"}}, "F8"},
 	{"a watch event is lost", []edit{{"store/line.go",
 		"case resp, ok := <-events:\n\t\t\tif !ok {",
-		"case resp, ok := <-events:\n\t\t\tif ok && rand.N(4) == 0 {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tif !ok {"}}, ""},
+		"case resp, ok := <-events:\n\t\t\tif ok && rand.N(4) == 0 {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tif !ok {"}}, "F13"},
 }
 
 // overlay writes the mutant's files into dir, and how the Go command is to find them in place of the real ones.
@@ -103,7 +105,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			if !*mutants {
 				return
 			}
-			args := []string{"test", "-overlay", overlay, "-count=1", "-timeout=10m", ".", "-run", "^TestFaults$", "-args"}
+			args := []string{"test", "-overlay", overlay, "-count=1", "-timeout=10m", ".", "-run", "^TestFaults$", "-args", "-faults.duration=" + mutantBound.String()}
 			if m.only != "" {
 				args = append(args, "-faults.only="+m.only)
 			}
