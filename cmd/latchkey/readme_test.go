@@ -28,6 +28,7 @@ const (
 var readmeElsewhere = []struct{ command, file, why string }{
 	{"go test ./...", "", "this test is a part of it"},
 	{".ci/run", "", "it runs this test"},
+	{"go test ./cmd/latchkey -run ", "", "these tests are parts of the suite, in their short form"},
 	{"go run ./cmd/bench", "", "its own test runs a small form of it"},
 	{"docker compose up --build", ".ci/compose-check", "it needs a container engine"},
 	{"docker compose down --volumes", ".ci/compose-check", "it needs a container engine"},
