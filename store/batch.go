@@ -22,6 +22,9 @@ const (
 	// batchesInCrowd is how many more are while many claim one name, of which a batch takes only one: etcd takes what it
 	// is asked meanwhile to its log together.
 	batchesInCrowd = 3
+	// repeatsAtOnce is how many of those that went unanswered are under way again, each alone and beside the batches: among
+	// those that it went with may be one that never arrives.
+	repeatsAtOnce = 16
 	// maxBatch bounds a batch. Etcd takes 128 operations, and counts those of the levels above with the nested ones.
 	maxBatch = 96
 	// maxBatchBytes keeps a batch well below the 1.5 MiB that etcd takes.
@@ -41,6 +44,8 @@ type passenger struct {
 	done   chan arrival
 }
 
+func (p *passenger) refuse() { p.done <- arrival{err: errUnsent} }
+
 // arrival is what became of a passenger.
 type arrival struct {
 	answer
@@ -57,7 +62,7 @@ func (r *registration) newBatches() convoy[*passenger] {
 
 		load:   loadBatch,
 		carry:  r.carryBatch,
-		refuse: func(p *passenger) { p.done <- arrival{err: errUnsent} },
+		refuse: (*passenger).refuse,
 		spawn:  r.spawn,
 
 		patience: func(p *passenger) time.Time { return p.part.patient },
@@ -70,17 +75,33 @@ func (r *registration) newBatches() convoy[*passenger] {
 	}
 }
 
+// newRepeats carries what goes again.
+func (r *registration) newRepeats() convoy[*passenger] {
+	return convoy[*passenger]{
+		atOnce: repeatsAtOnce,
+
+		load:   func(waiting []*passenger) (batch, left []*passenger) { return waiting[:1:1], waiting[1:] },
+		carry:  r.carryBatch,
+		refuse: (*passenger).refuse,
+		spawn:  r.spawn,
+	}
+}
+
 // try sends a part once, behind the fence, which it returns. errUnsent, errOutdated and what etcd refused was not done;
 // after any other error nobody knows.
 func (r *registration) try(ctx context.Context, p part) (answer, int64, error) {
 	at := &passenger{ctx: ctx, part: p, bytes: weigh(p.cmps, p.then, p.els), done: make(chan arrival, 1)}
-	r.batches.add(at, p.urgent)
+	way := &r.batches
+	if p.again {
+		way = &r.repeats
+	}
+	way.add(at, p.urgent)
 	select {
 	case got := <-at.done:
 		return got.answer, at.behind.Load(), got.err
 	case <-ctx.Done():
 	}
-	if r.batches.withdraw(at) {
+	if way.withdraw(at) {
 		return answer{}, 0, errUnsent
 	}
 	select {
@@ -100,17 +121,13 @@ func loadBatch(waiting []*passenger) (batch, left []*passenger) {
 			left = append(left, waiting[i:]...)
 			break
 		}
-		full := len(batch) > 0 && (p.part.apart || bytes+p.bytes > maxBatchBytes)
+		full := len(batch) > 0 && bytes+p.bytes > maxBatchBytes
 		if !aboard.admit(p.part, full) {
 			left = append(left, p)
 			continue
 		}
 		batch = append(batch, p)
 		bytes += p.bytes
-		if p.part.apart {
-			left = append(left, waiting[i+1:]...)
-			break
-		}
 	}
 	return batch, left
 }
@@ -150,7 +167,7 @@ func (r *registration) board(batch []*passenger) []*passenger {
 		if p.ctx.Err() == nil {
 			return false
 		}
-		p.done <- arrival{err: errUnsent}
+		p.refuse()
 		return true
 	})
 }

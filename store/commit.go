@@ -25,8 +25,8 @@ type part struct {
 	grants string
 	// urgent says that others wait for this one: it is not kept back for those under way.
 	urgent bool
-	// apart says that it travels alone: among those it went unanswered with may be one that never arrives.
-	apart bool
+	// again says that an earlier attempt went unanswered: this one travels alone.
+	again bool
 	// patient is until when it would rather travel with others: a place in the queue of a name that is held.
 	patient time.Time
 }
@@ -76,7 +76,7 @@ func (s *Store) commit(ctx context.Context, bound *registration, build func(r *r
 		if err != nil {
 			return fail(err)
 		}
-		p.apart = again
+		p.again = again
 		a, behind, err := r.try(ctx, p)
 		switch {
 		case err == nil:

@@ -34,6 +34,7 @@ type registration struct {
 	raising   chan struct{}
 	presence  presence
 	batches   convoy[*passenger]
+	repeats   convoy[*passenger] // of what went unanswered
 	glances   convoy[*glance]
 	pool      pool
 	witnesses witnesses
@@ -82,7 +83,7 @@ func (s *Store) register(ctx context.Context, old *registration) (*registration,
 	}
 	r.ctx, r.over = context.WithCancelCause(s.life)
 	r.presence = newPresence(r)
-	r.batches, r.glances, r.pool.r = r.newBatches(), r.newGlances(), r
+	r.batches, r.repeats, r.glances, r.pool.r = r.newBatches(), r.newRepeats(), r.newGlances(), r
 	return r, nil
 }
 

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,17 +147,25 @@ func putBytes(txn *pb.TxnRequest) int {
 	return bytes
 }
 
-// What went unanswered goes again alone, in its turn, while the others go on together.
+// What went unanswered goes again alone, and is in nobody's way: not even of each other.
 func TestWhatWentUnansweredTravelsAlone(t *testing.T) {
-	of := func(subject string, apart bool) *passenger {
-		return &passenger{part: part{subject: subject, apart: apart}}
+	t.Parallel()
+	s, faults := faulty(t)
+	first := faults.Every(etcdtest.Touches(s.keys.prefix + "lost/")).Drop()
+	ctx := ctxFor(t)
+	lost := []<-chan result{travel(ctx, s, "lost/a"), travel(ctx, s, "lost/b")}
+	first.WaitArrived(t)
+	first.Remove()
+	again := faults.Every(etcdtest.Touches(s.keys.prefix + "lost/")).Hold()
+	eventually(t, "each is on its way alone", func() bool { return again.Hits() == len(lost) })
+	if _, err := get(t, travel(ctx, s, "other")); err != nil {
+		t.Errorf("another, meanwhile: %v", err)
 	}
-	a, b, c, d := of("a", false), of("b", true), of("c", false), of("b", false)
-	batch, left := loadBatch([]*passenger{a, b, c, d})
-	if !slices.Equal(batch, []*passenger{a, c}) || !slices.Equal(left, []*passenger{b, d}) {
-		t.Errorf("behind others: %d go and %d are left, want two and two", len(batch), len(left))
-	}
-	if batch, left = loadBatch(left); !slices.Equal(batch, []*passenger{b}) || !slices.Equal(left, []*passenger{d}) {
-		t.Errorf("in its turn: %d go and %d are left, want it alone", len(batch), len(left))
+	again.Remove()
+	again.Release()
+	for _, l := range lost {
+		if _, err := get(t, l); err != nil {
+			t.Errorf("what goes again: %v", err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,7 +47,7 @@ func TestOperations(t *testing.T) {
 // newServiceOn is three replicas on an etcd of the test's own making.
 func newServiceOn(t *testing.T, etcd *etcdtest.Cluster, endpoints []string, args ...string) *service {
 	t.Helper()
-	s := &service{etcd: etcd, waitingTTL: shortOrLong(leastWaitingTTL, 15*time.Second)}
+	s := &service{program: os.Args[0], etcd: etcd, waitingTTL: shortOrLong(leastWaitingTTL, 15*time.Second)}
 	for range replicas {
 		s.replicas = append(s.replicas, s.start(t, endpoints, args...))
 	}
