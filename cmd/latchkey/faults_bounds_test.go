@@ -46,7 +46,7 @@ func (m *watchman) works() {
 		name := fmt.Sprintf("%s/works/%s.%d", m.tr.name, m.name, n)
 		a := c.claim(url, "", api.LockRequest{Name: name, TTLSeconds: watchTTL, Holder: name})
 		m.w.heard(m.replica, a, 0)
-		if a.err == nil && !a.held() && !a.doubtful() {
+		if a.err == nil && !a.held() && !a.doubtful() && a.problem.Code != "place_lost" { // which may have been granted, and have run out
 			m.tr.sure.never(name)
 		}
 		if a.held() {

@@ -19,6 +19,7 @@ import (
 //	… -faults.seed=N                                                                   with the choices of that run
 //	… -faults.only='F10|F18'                                                           only these, alone and in pairs
 //	… -faults.binary=PATH                                                              another build as the replicas
+//	… -faults.clocks                                                                     with clocks that jump by two hours
 //
 // The faults, by the numbers of the fault matrix:
 //
@@ -38,9 +39,9 @@ import (
 //	F13  compaction, defragmentation                here
 //	F14  no space                                   here, as etcd's alarm; a store that is really full: tests of operations
 //	F15  etcd authentication                        not here: tests of operations
-//	F16  skewed clocks                              not here: a Go program reads the clock without the C library, and to set
-//	                                                the machine's takes privileges. No clock is compared with another's; the
-//	                                                epoch's rule is tested in store/replaced_test.go and epoch_test.go
+//	F16  skewed clocks                              -faults.clocks, under all the others: of the replicas, built with a
+//	                                                package time whose clock jumps. What the epoch asks of clocks is
+//	                                                tested in store/replaced_test.go and epoch_test.go
 //	F17  starved of processor or disk               here: stopped nine tenths of the time
 //	F18  a reply of etcd lost after the commit      here: single replies swallowed
 //	F19  balancer idle timeout and repeats          here
@@ -57,7 +58,11 @@ func TestFaults(t *testing.T) {
 	if err != nil {
 		t.Fatalf("-faults.only: %v", err)
 	}
-	w := newWorld(t, seed, *faultsBinary)
+	program := *faultsBinary
+	if *faultsClocks {
+		program = jumpingClocks(t)
+	}
+	w := newWorld(t, seed, program)
 	var chosen []*fault
 	for _, f := range allFaults() {
 		if *faultsOnly == "" || only.MatchString(f.id) {
