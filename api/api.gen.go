@@ -416,7 +416,7 @@ type Name = string
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type Problem struct {
@@ -509,7 +509,7 @@ type LockID = string
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type IdempotencyKeyReused = Problem
@@ -535,7 +535,7 @@ type IdempotencyKeyReused = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type Internal = Problem
@@ -561,7 +561,7 @@ type Internal = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type InvalidRequest = Problem
@@ -587,7 +587,7 @@ type InvalidRequest = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type LeaseNotFound = Problem
@@ -613,7 +613,7 @@ type LeaseNotFound = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type LockHeld = Problem
@@ -639,7 +639,7 @@ type LockHeld = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type LockNotFound = Problem
@@ -665,7 +665,7 @@ type LockNotFound = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type LockQueued = Problem
@@ -691,7 +691,7 @@ type LockQueued = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type MethodNotAllowed = Problem
@@ -717,7 +717,7 @@ type MethodNotAllowed = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type NotFound = Problem
@@ -743,7 +743,7 @@ type NotFound = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type PayloadTooLarge = Problem
@@ -769,7 +769,7 @@ type PayloadTooLarge = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type RequestTimeout = Problem
@@ -795,7 +795,7 @@ type RequestTimeout = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type TooManyWaiters = Problem
@@ -821,7 +821,7 @@ type TooManyWaiters = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type Unavailable = Problem
@@ -847,7 +847,7 @@ type Unavailable = Problem
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
-// | `place_lost` | 503 | not granted | the claim vanished while it was waited on: claim again |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 //
 // Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type UnsupportedMediaType = Problem
