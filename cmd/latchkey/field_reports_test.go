@@ -50,6 +50,9 @@ func TestEveryFieldReportHasItsTest(t *testing.T) {
 			if !ok || report.guards == "" || len(report.tests) == 0 {
 				t.Errorf("no test guards against %s", number)
 			}
+			if fieldSources[number] == "" {
+				t.Errorf("nothing says where %s can be read", number)
+			}
 			for _, test := range report.tests {
 				dir, path, _ := strings.Cut(test, ".")
 				if sources[dir] == nil {

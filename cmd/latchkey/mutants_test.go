@@ -102,6 +102,12 @@ func (m mutant) overlay(t *testing.T, dir string) string {
 // TestMutantsAreCaught has the fault tests run on each mutant, by the Go command with the broken files laid over the real
 // ones. Without -faults.mutants it only sees that what is to be broken is there, and can be broken so.
 func TestMutantsAreCaught(t *testing.T) {
+	if *mutants {
+		said, err := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout=10m", ".", "-run", "^TestFaults$").CombinedOutput()
+		if err != nil {
+			t.Fatalf("the code as it is: %v\n%s", err, said)
+		}
+	}
 	for _, m := range allMutants {
 		t.Run(m.name, func(t *testing.T) {
 			overlay := m.overlay(t, t.TempDir())
