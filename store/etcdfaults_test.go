@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -177,6 +178,36 @@ func TestMissedRoundOfRenewalsEndsNoWait(t *testing.T) {
 	stillWaiting(t, wait)
 	mustRelease(t, a, held)
 	getHeld(t, wait)
+}
+
+// TestReplicaWhoseRegistrationHasRunOutKeepsNoPlaces is one that was stopped for longer than its registration lasts, and for
+// less than its waiting leases do.
+func TestReplicaWhoseRegistrationHasRunOutKeepsNoPlaces(t *testing.T) {
+	faults := etcdtest.NewFaults(t)
+	a := open(t, etcdtest.Shared(t).Client(t, faults))
+	mustHold(t, a, Claim{Name: "x"})
+	wait := claimInBackground(t, a, Claim{Name: "x", Wait: within})
+	queuedUp(t, a, "x", 2)
+	r := current(t, a)
+	r.presence.mu.Lock()
+	slot := r.presence.slots[0].id
+	r.presence.mu.Unlock()
+	renewals := faults.Every(etcdtest.KeepAlives(func(req *etcdserverpb.LeaseKeepAliveRequest) bool {
+		return clientv3.LeaseID(req.ID) == slot
+	})).Count()
+	if !r.presence.renew(ctxFor(t)) || renewals.Hits() == 0 {
+		t.Fatal("a place is not kept: this asks for nothing")
+	}
+	if _, err := a.etcd.Revoke(ctxFor(t), r.lease); err != nil {
+		t.Fatal(err)
+	}
+	before := renewals.Hits()
+	if r.presence.renew(ctxFor(t)) || renewals.Hits() != before {
+		t.Errorf("a place was kept after the registration had run out, %d times", renewals.Hits()-before)
+	}
+	if _, err := get(t, wait); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("the wait: got %v, want %v", err, ErrUnavailable)
+	}
 }
 
 func TestUserLimitedToThePrefixIsEnough(t *testing.T) {

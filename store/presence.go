@@ -163,16 +163,20 @@ func (p *presence) run() {
 	}
 }
 
-// renew renews every waiting lease, and the registration's own, and proves them all by one read. It reports whether
-// all of them are.
+// renew renews the registration's own lease and every waiting lease, and proves them all by one read. It reports whether
+// all of them are. The own comes first: a replica that was stopped for so long that it has run out must not give those
+// who waited here, and are told to go on elsewhere, another term.
 func (p *presence) renew(ctx context.Context) bool {
+	_, own := p.r.s.keepAlive(ctx, p.r.lease)
+	if errors.Is(own, rpctypes.ErrLeaseNotFound) {
+		p.r.over(errFenceGone)
+		return false
+	}
 	due := p.due()
 	oks := make([]kept, len(due))
 	errs := make([]error, len(due))
-	var own error
 	var work sync.WaitGroup
 	gate := make(chan struct{}, renewAtOnce)
-	work.Go(func() { _, own = p.r.s.keepAlive(ctx, p.r.lease) })
 	for i, sl := range due {
 		gate <- struct{}{}
 		work.Go(func() {
@@ -181,10 +185,6 @@ func (p *presence) renew(ctx context.Context) bool {
 		})
 	}
 	work.Wait()
-	if errors.Is(own, rpctypes.ErrLeaseNotFound) {
-		p.r.over(errFenceGone)
-		return false
-	}
 	got, err := p.r.s.read(ctx, clientv3.OpGet(p.r.key))
 	if err == nil {
 		p.r.saw(got.ranges[0])
