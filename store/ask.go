@@ -112,6 +112,30 @@ func (p *place) inView(ctx context.Context) {
 	}
 }
 
+// catchUp is for a claim that was asked for again, without a wait: what was done before that must count. If etcd has it
+// first in line, the view is brought there, so that its grant is under way, at the latest until ctx ends.
+func (p *place) catchUp(ctx context.Context) {
+	l := p.line
+	k := l.r.s.keys
+	got, err := l.r.s.read(ctx, clientv3.OpGet(k.queue(l.name), append(clientv3.WithFirstCreate(), clientv3.WithRange(k.queueEnd(l.name)))...))
+	if err != nil || len(got.ranges[0].Kvs) == 0 || string(got.ranges[0].Kvs[0].Key) != p.key {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ctx.Err() == nil && l.ctx.Err() == nil && p.over == nil && !p.held && !p.busy {
+		if head := l.view.head(); l.whole && head != nil && head.key == p.key {
+			l.step()
+			return
+		}
+		select {
+		case l.recheck <- struct{}{}:
+		default:
+		}
+		p.block(ctx)
+	}
+}
+
 func (s *Store) asked(ctx context.Context, p *place, st standing, sent, arrived time.Time, err error) (Lock, error) {
 	if err != nil {
 		return Lock{}, err

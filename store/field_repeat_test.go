@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
 // TestRepeatOfAClaimWhoseTurnHasComeIsGranted repeats, without a wait, a claim whose client gave up: by then it is first
@@ -33,5 +35,29 @@ func TestRepeatOfAClaimWhoseTurnHasComeIsGranted(t *testing.T) {
 				t.Errorf("got %+v, %v, want the claim held that stood first", l, err)
 			}
 		})
+	}
+}
+
+// TestRepeatIsGrantedWhereTheViewIsBehind repeats it at a replica that has not heard of the release.
+func TestRepeatIsGrantedWhereTheViewIsBehind(t *testing.T) {
+	const key = "0123456789abcdef"
+	faults := etcdtest.NewFaults(t)
+	a, b := open(t, etcdtest.Shared(t).Client(t, faults)), open(t, shared(t))
+	held := mustHold(t, b, Claim{Name: "x"})
+	ctx, giveUp := context.WithCancel(ctxFor(t))
+	defer giveUp()
+	wait := inBackground(func() (Lock, error) {
+		return a.Claim(ctx, Claim{Name: "x", TTL: 30 * time.Second, Wait: within, Key: key})
+	})
+	eventually(t, "a watches the name", func() bool { return current(t, a).waiting("x") == 2 })
+	giveUp()
+	if _, err := get(t, wait); err == nil {
+		t.Fatal("the wait that was given up succeeded")
+	}
+	faults.Every(etcdtest.WatchReplies(nil)).LoseReply()
+	mustRelease(t, b, held)
+	l, err := a.Claim(ctxFor(t), Claim{Name: "x", TTL: 30 * time.Second, Key: key})
+	if err != nil || l.State != Held || !l.Replayed {
+		t.Errorf("got %+v, %v, want the claim held that stood first", l, err)
 	}
 }

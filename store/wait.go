@@ -58,6 +58,9 @@ func (a *acquire) endWait(p *place, why error) (standing, time.Time, error) {
 	if !a.c.Queue && errors.Is(why, errWaitOver) {
 		seen, stop := context.WithTimeout(ctx, a.s.cfg.RequestBound/2) // the rest is for leaving
 		p.inView(seen)                                                 // a repeat may be first in line before that is known here
+		if a.c.Wait == 0 {
+			p.catchUp(seen)
+		}
 		stop()
 	}
 	if !p.quiet(ctx) {
