@@ -117,6 +117,7 @@ func TestLeaderIsAskedAloneAndFollowed(t *testing.T) {
 	head := mustHold(t, s, Claim{Name: "x"})
 	next := claimInBackground(t, s, Claim{Name: "x", Wait: within})
 	queuedUp(t, s, "x", 2)
+	eventually(t, "it watches the name", func() bool { return current(t, s).waiting("x") == 2 })
 	watches := faults.Calls(etcdtest.MethodWatch)
 	stop := keepClaiming(t, s)
 	for range 2 {
