@@ -47,6 +47,8 @@ type acquire struct {
 	spare spare
 	// findable says that a later request can find the claim again.
 	findable bool
+	// record is that of the client's lease, if the claim is to be on one.
+	record *leaseRecord
 	// counts asks for the length of the queue where the name is known to be taken.
 	counts bool
 }
@@ -108,15 +110,21 @@ func (a *acquire) describeWish(ctx context.Context, r *registration) error {
 		a.spare = r.spares.take(c.Name)
 		w.nonce = a.spare.nonce
 	}
-	if c.LeaseID != "" {
-		lease, err := a.s.knownLease(ctx, c.LeaseID)
-		if err != nil {
-			return err
-		}
-		w.ClientLease, w.Lease, w.TTLSeconds = c.LeaseID, lease.Lease, lease.TTLSeconds
-	}
 	w.key = a.s.keys.claim(w.name, w.nonce)
 	a.wish = w
+	if c.LeaseID != "" {
+		return a.describeLease(ctx)
+	}
+	return nil
+}
+
+// describeLease fills in the client's lease that the claim is to be on.
+func (a *acquire) describeLease(ctx context.Context) error {
+	var err error
+	if a.record, err = a.s.knownLease(ctx, a.c.LeaseID); err != nil {
+		return err
+	}
+	a.wish.ClientLease, a.wish.Lease, a.wish.TTLSeconds = a.c.LeaseID, a.record.Lease, a.record.TTLSeconds
 	return nil
 }
 

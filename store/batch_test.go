@@ -28,7 +28,7 @@ func TestDeadLeaseInABatchFailsItsOwnMemberAlone(t *testing.T) {
 		work.Go(func() {
 			lease := clientv3.LeaseID(0)
 			if i == dead {
-				lease = newHoldLease() // which etcd has never heard of
+				lease = newLeaseID(holdLease, 1) // which etcd has never heard of
 			}
 			_, errs[i] = s.commit(ctxFor(t), nil, func(*registration, bool) (part, error) {
 				return partOf(s, fmt.Sprintf("member/%d", i), lease, false), nil

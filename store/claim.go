@@ -48,7 +48,7 @@ func (k keys) split(key string) (name string, n nonce, err error) {
 // valueVersion begins every value, so that replicas of different ages can tell what they read.
 const valueVersion = '1'
 
-// claim is the value of a claim's key. A held one is never written again.
+// claim is the value of a claim's key. A held one is written again only to be moved to another etcd lease: see move.go.
 type claim struct {
 	TTLSeconds int64             `json:"ttl"`
 	Holder     string            `json:"holder,omitempty"`

@@ -43,9 +43,15 @@ func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed
 	for {
 		got, err := a.send(ctx, r, sl, taken)
 		switch {
-		case taken && err != nil:
+		case taken && err != nil && !errors.Is(err, errLeaseMoved):
 		case err == nil && got.left:
 			if err := a.removeLeft(ctx, got.st); err != nil {
+				return claimed{}, err
+			}
+			continue
+		case errors.Is(err, errLeaseMoved):
+			a.s.forget(a.c.LeaseID)
+			if err := a.describeLease(ctx); err != nil {
 				return claimed{}, err
 			}
 			continue
@@ -161,9 +167,10 @@ func (a *acquire) part(held standing, sl *slot, taken, again bool) part {
 		p.then = otherwise
 	}
 	var onLease []clientv3.Cmp
-	if a.c.LeaseID != "" { // a claim on a lease that has ended is refused, not queued
-		onLease = []clientv3.Cmp{exists(k.leaseOf(w.ClientLease))}
-		p.cmps, p.then, p.els = onLease, []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)}, nil
+	if a.record != nil { // a claim on a lease that has ended is refused, not queued
+		key := k.leaseOf(w.ClientLease)
+		onLease = []clientv3.Cmp{a.record.stands(key)}
+		p.cmps, p.then, p.els = onLease, []clientv3.Op{clientv3.OpTxn(p.cmps, p.then, p.els)}, []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly())}
 	}
 	if taken {
 		if a.c.Wait > 0 {
@@ -206,7 +213,10 @@ func (a *acquire) take(ans answer, held standing, sl *slot, taken bool) (claimed
 		ok, ops = inner(ops)
 	}
 	if a.c.LeaseID != "" {
-		if !ok {
+		switch {
+		case !ok && len(ops[0].GetResponseRange().Kvs) > 0:
+			return claimed{}, errLeaseMoved
+		case !ok:
 			return claimed{}, ErrNoLease
 		}
 		ok, ops = inner(ops)

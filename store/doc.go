@@ -13,7 +13,7 @@
 //	secret                    what findable nonces and the seals of ids are made with
 //
 // A queued claim is on a waiting lease of the replica that serves it, a held one on an etcd lease of its own or its
-// client's. A held claim is never written again.
+// client's. A held claim is written again only to be moved to another etcd lease.
 //
 // # What is promised
 //
@@ -39,6 +39,8 @@
 //     answer to one's own transaction does not advance a view.
 //   - A renewal counts only with a linearizable read, made after its answer and in the same raft term, that shows the
 //     claim standing (renew.go).
+//   - A renewal counts only on an etcd lease that was begun in that same term, and what is held on another is moved first
+//     (term.go, move.go): a leader that was paused and deposed can end, on waking, what its successor has renewed.
 //   - An etcd lease and a nonce are used again only by the replica whose answered transaction removed the claim that had
 //     them (pool.go, spare.go), and by one attempt at a time (footing.go). So an id carries a seal that is its claim's
 //     alone (id.go).

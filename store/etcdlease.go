@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -13,37 +11,37 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// etcd's own leases. Their ids are ours to choose: a repeat of a grant whose answer was lost then makes no second one.
-// Etcd would count them up, so that one tells the next. By the lowest bit a count of the keys alone can tell what is
-// queued from what is held.
-
-func newHoldLease() clientv3.LeaseID    { return randomLease() &^ 1 }
-func newWaitingLease() clientv3.LeaseID { return randomLease() | 1 }
-
-func isWaitingLease(id clientv3.LeaseID) bool { return id&1 == 1 }
-
-func randomLease() clientv3.LeaseID {
-	var raw [8]byte
-	for {
-		rand.Read(raw[:])
-		if id := clientv3.LeaseID(binary.BigEndian.Uint64(raw[:]) >> 1); id > 1 {
-			return id
-		}
-	}
-}
-
 func (s *Store) leases() pb.LeaseClient { return pb.NewLeaseClient(s.etcd.ActiveConnection()) }
 
 // granted is an etcd lease that is known to have begun.
 type granted struct {
+	id clientv3.LeaseID
 	// ttl is what etcd made of the one asked for: it may be longer.
 	ttl time.Duration
 	// sent is when the request that began it was sent: it lasts at least one ttl from then.
 	sent time.Time
 }
 
-// grantLease begins the etcd lease id, trying until it is answered or ctx ends.
-func (s *Store) grantLease(ctx context.Context, id clientv3.LeaseID, ttl time.Duration) (granted, error) {
+// beginLease begins an etcd lease, trying until that is answered or ctx ends.
+func (s *Store) beginLease(ctx context.Context, kind leaseKind, ttl time.Duration) (granted, error) {
+	for {
+		term := s.terms.last.Load()
+		g, h, err := s.grantLease(ctx, newLeaseID(kind, term), ttl)
+		if err != nil {
+			return granted{}, err
+		}
+		if h != nil && s.terms.covers(h.MemberId, term, g.sent) {
+			return g, nil
+		}
+		s.tidy.revoke(g.id) // it may be of an earlier term than it says
+		if h != nil {
+			s.terms.saw(h)
+		}
+	}
+}
+
+// grantLease begins the etcd lease id. The header is nil if an earlier attempt than the one that was answered did it.
+func (s *Store) grantLease(ctx context.Context, id clientv3.LeaseID, ttl time.Duration) (granted, *pb.ResponseHeader, error) {
 	sent := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		try, cancel := context.WithTimeout(ctx, s.perTry())
@@ -52,14 +50,14 @@ func (s *Store) grantLease(ctx context.Context, id clientv3.LeaseID, ttl time.Du
 		err = rpctypes.Error(err)
 		switch {
 		case err == nil:
-			return granted{time.Duration(resp.TTL) * time.Second, sent}, nil
+			return granted{id, time.Duration(resp.TTL) * time.Second, sent}, resp.Header, nil
 		case errors.Is(err, rpctypes.ErrLeaseExist):
-			return granted{ttl, sent}, nil // an earlier attempt was answered too late
+			return granted{id, ttl, sent}, nil, nil
 		}
 		s.metrics.failed(err)
 		if certain(err) || ctx.Err() != nil {
 			s.tidy.revoke(id)
-			return granted{}, unavailable(err)
+			return granted{}, nil, unavailable(err)
 		}
 		sleep(ctx, pause)
 	}

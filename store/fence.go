@@ -24,7 +24,6 @@ type registration struct {
 	work sync.WaitGroup
 
 	key     string
-	lease   clientv3.LeaseID
 	created int64
 	epoch   Epoch
 	secret  []byte
@@ -40,7 +39,9 @@ type registration struct {
 	witnesses witnesses
 	spares    spares
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// lease is what the fence is on, or is to be put on.
+	lease  clientv3.LeaseID
 	fence  int64
 	lastOK time.Time
 	// back is when etcd answered again after it had not for too long.
@@ -56,7 +57,7 @@ type registration struct {
 // register makes a new registration. With old gone first, nothing sent under it can apply any more.
 func (s *Store) register(ctx context.Context, old *registration) (*registration, error) {
 	r := &registration{
-		s: s, key: s.keys.replica(newNonce()), lease: newHoldLease(), raising: make(chan struct{}, 1),
+		s: s, key: s.keys.replica(newNonce()), raising: make(chan struct{}, 1),
 		lines: make(map[string]*line),
 	}
 	r.raising <- struct{}{}
@@ -152,8 +153,7 @@ func (s *Store) leastTTL(ctx context.Context) (time.Duration, error) {
 }
 
 func (r *registration) putFence(ctx context.Context) error {
-	ttl := max(r.s.cfg.WaitingTTL, r.least)
-	if _, err := r.s.grantLease(ctx, r.lease, ttl); err != nil {
+	if err := r.newLease(ctx); err != nil {
 		return err
 	}
 	resp, err := r.s.send(ctx, nil, []clientv3.Op{clientv3.OpPut(r.key, string(valueVersion), clientv3.WithLease(r.lease))}, nil)
@@ -162,6 +162,38 @@ func (r *registration) putFence(ctx context.Context) error {
 	}
 	r.created, r.fence, r.lastOK = resp.Header.Revision, resp.Header.Revision, time.Now()
 	return nil
+}
+
+// newLease begins the etcd lease that the fence is put on from then on.
+func (r *registration) newLease(ctx context.Context) error {
+	g, err := r.s.beginLease(ctx, holdLease, max(r.s.cfg.WaitingTTL, r.least))
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lease = g.id
+	return nil
+}
+
+func (r *registration) onLease() clientv3.LeaseID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lease
+}
+
+// renewLease renews the lease of the fence, after moving it to a new one if it was begun in an earlier term: see term.go.
+func (r *registration) renewLease(ctx context.Context) error {
+	if !r.s.fresh(r.onLease()) {
+		if err := r.newLease(ctx); err != nil {
+			return err
+		}
+		if err := r.raise(ctx, r.behind()); err != nil {
+			return err
+		}
+	}
+	_, err := r.s.keepAlive(ctx, r.onLease())
+	return err
 }
 
 func (r *registration) behind() int64 {
@@ -210,7 +242,7 @@ func (r *registration) raise(ctx context.Context, above int64) error {
 func (r *registration) raiseOnce(ctx context.Context) error {
 	resp, err := r.s.send(ctx,
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.key), "=", r.created)},
-		[]clientv3.Op{clientv3.OpPut(r.key, string(valueVersion), clientv3.WithLease(r.lease))},
+		[]clientv3.Op{clientv3.OpPut(r.key, string(valueVersion), clientv3.WithLease(r.onLease()))},
 		[]clientv3.Op{clientv3.OpGet(r.key)})
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {

@@ -17,8 +17,9 @@ import (
 type footing struct {
 	r   *registration
 	own bool
-	// client is the public id of a client's lease.
+	// client is the public id of a client's lease, record what it then was.
 	client string
+	record *leaseRecord
 	id     clientv3.LeaseID
 	ttl    time.Duration
 	// sent is when it was last started for certain; until, up to when it is known to last.
@@ -34,7 +35,13 @@ const freshPart = 6
 // footing makes one for a claim that somebody has been waiting for since then.
 func (r *registration) footing(ctx context.Context, c claim, since time.Time) (*footing, error) {
 	if c.ClientLease != "" {
-		f := &footing{r: r, client: c.ClientLease, id: c.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease)}
+		record, err := r.s.knownLease(ctx, c.ClientLease)
+		if err != nil {
+			return nil, err
+		}
+		f := &footing{
+			r: r, client: c.ClientLease, record: record, id: record.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease),
+		}
 		f.renew()
 		return f, nil
 	}
@@ -45,12 +52,11 @@ func (r *registration) footing(ctx context.Context, c claim, since time.Time) (*
 		}
 		return f, nil
 	}
-	id := newHoldLease()
-	g, err := r.s.grantLease(ctx, id, c.ttl())
+	g, err := r.s.beginLease(ctx, holdLease, c.ttl())
 	if err != nil {
 		return nil, err
 	}
-	return &footing{r: r, own: true, id: id, ttl: g.ttl, sent: g.sent, until: g.sent.Add(g.ttl)}, nil
+	return &footing{r: r, own: true, id: g.id, ttl: g.ttl, sent: g.sent, until: g.sent.Add(g.ttl)}, nil
 }
 
 // holds is the claim as it stands on the footing once it is held, in the epoch of r.
@@ -67,17 +73,20 @@ func (f *footing) renew() {
 }
 
 // proven is when the lease was last started, if a transaction of that term which put a claim on it proves that; else
-// zero.
+// zero. The lease must have been begun in that term, too.
 func (f *footing) proven(ctx context.Context, term uint64) time.Time {
-	if f.renewal == nil {
-		return f.sent
+	sent := f.sent
+	if f.renewal != nil {
+		k, err := f.r.s.keepers.wait(ctx, f.renewal)
+		if err != nil {
+			return time.Time{}
+		}
+		sent = k.provenBy(term)
 	}
-	k, err := f.r.s.keepers.wait(ctx, f.renewal)
-	if err != nil {
+	switch {
+	case !begunIn(f.id, term):
 		return time.Time{}
-	}
-	sent := k.provenBy(term)
-	if !f.own && !sent.IsZero() {
+	case f.renewal != nil && !f.own && !sent.IsZero():
 		f.r.witnesses.extend(f.client, sent.Add(f.ttl))
 	}
 	return sent

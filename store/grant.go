@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -84,6 +85,9 @@ func (r *registration) grant(ctx context.Context, st standing, since time.Time) 
 	for {
 		got, sent, err := r.grantOnce(ctx, st, since)
 		switch {
+		case errors.Is(err, errLeaseMoved) && ctx.Err() == nil:
+			r.s.forget(st.ClientLease)
+			continue
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && st.ClientLease != "":
 			err = ErrNoLease
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() == nil:
@@ -105,7 +109,7 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 			}
 		}
 		held = f.holds(st, r)
-		return r.grantPart(st, held), nil
+		return r.grantPart(st, held, f), nil
 	})
 	if err != nil {
 		f.afterFailure(err)
@@ -122,13 +126,18 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 		return standing{}, time.Time{}, err
 	case now.Held: // an attempt that went unanswered, or another replica's grant: held is held
 		return now, time.Time{}, nil
+	case now.modified == st.modified && len(a.ops[1].GetResponseRange().Kvs) > 0:
+		return now, time.Time{}, errLeaseMoved
 	case now.modified == st.modified:
 		return now, time.Time{}, ErrNoLease
 	}
 	return now, time.Time{}, errMoved
 }
 
-func (r *registration) grantPart(st, held standing) part {
+// errLeaseMoved: the client's lease is on another etcd lease by now.
+var errLeaseMoved = fmt.Errorf("%w: the client's lease was moved", ErrUnavailable)
+
+func (r *registration) grantPart(st, held standing, f *footing) part {
 	p := part{
 		subject: r.s.keys.queue(st.name),
 		touches: []string{st.key},
@@ -138,8 +147,10 @@ func (r *registration) grantPart(st, held standing) part {
 		then:    []clientv3.Op{clientv3.OpPut(st.key, held.encode(), clientv3.WithLease(held.Lease))},
 		els:     []clientv3.Op{clientv3.OpGet(st.key)},
 	}
-	if st.ClientLease != "" {
-		p.cmps = append(p.cmps, exists(r.s.keys.leaseOf(st.ClientLease)))
+	if f.record != nil {
+		key := r.s.keys.leaseOf(f.client)
+		p.cmps = append(p.cmps, f.record.stands(key))
+		p.els = append(p.els, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
 	return p
 }
@@ -158,33 +169,48 @@ func (r *registration) stands(st standing, found *pb.RangeResponse) (standing, e
 
 // adopt puts the claim on this replica's waiting lease again, after another replica has adopted it.
 func (p *place) adopt() {
+	if err := p.putOnSlot(); err != nil {
+		p.line.mu.Lock()
+		defer p.line.mu.Unlock()
+		p.interrupt(err)
+	}
+}
+
+// putOnSlot puts the claim on a waiting lease of this replica that can be used, and notes how it then stands.
+func (p *place) putOnSlot() error {
 	r := p.line.r
 	p.line.mu.Lock()
-	st, sl := p.st, p.slot
+	st, sl, next := p.st, p.slot, p.next
 	p.line.mu.Unlock()
 	if sl == nil {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
 	defer cancel()
-	sl, err := r.presence.usable(ctx, sl)
-	var got standing
-	if err == nil {
-		got, err = r.adopt(ctx, st, sl)
+	var err error
+	switch {
+	case r.presence.usable(sl):
+	case next != nil && r.presence.usable(next):
+		sl = next
+	default:
+		if sl, err = r.presence.take(ctx); err != nil {
+			return err
+		}
 	}
+	got, err := r.adopt(ctx, st, sl)
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
-	if sl != nil {
-		p.slot = sl
-	}
+	p.aim(sl)
 	switch {
 	case err == nil || errors.Is(err, errMoved):
 		p.st = got
+		p.arrive()
 	case errors.Is(err, ErrNoLock):
 		p.over = ErrPlaceLost
 	default:
-		p.interrupt(err)
+		return err
 	}
+	return nil
 }
 
 // adopt is one transaction: if the claim is as it was last seen, put it again on one of this replica's waiting leases.
@@ -258,14 +284,15 @@ func (p *place) leaveOnce(ctx context.Context, st standing) bool {
 		p.st, p.held = now, true
 		r.s.takeBack(now) // nobody but this replica can have granted it, and nobody was told
 		return true
-	case p.slot == nil || now.onLease != p.slot.id:
-		if p.st = now; p.attached == 0 { // whoever asks here meanwhile takes it back, or is told by the other's grant
-			p.over = errMoved
-		}
-		return true
 	}
 	p.st = now
-	return false
+	if p.mine() {
+		return false
+	}
+	if p.attached == 0 { // whoever asks here meanwhile takes it back, or is told by the other's grant
+		p.over = errMoved
+	}
+	return true
 }
 
 // takeOut is one transaction: if the claim is as it was last seen, delete it. ErrNoLock says that it is gone, by this

@@ -98,7 +98,7 @@ func (h *heir) prepare(ctx context.Context, r *registration) bool {
 
 // part is the release, with the grant nested in it.
 func (h *heir) part(r *registration, want lockID) part {
-	release, grant := r.releasePart(want), r.grantPart(h.st, h.held)
+	release, grant := r.releasePart(want), r.grantPart(h.st, h.held, h.f)
 	both := append(release.then[:1:1], grant.then...)
 	alone := append(release.then[:1:1], grant.els...)
 	return part{

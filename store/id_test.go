@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 func FuzzLockID(f *testing.F) {
@@ -119,12 +121,18 @@ func TestDigestSeesWhatARepeatMustAskForToo(t *testing.T) {
 	}
 }
 
-func TestEtcdLeaseIDsTellTheirKindAndNothingElse(t *testing.T) {
+func TestEtcdLeaseIDsTellTheirKindAndTermAndNothingElse(t *testing.T) {
 	var ors, ands int64 = 0, -1
-	for range 200 {
-		hold, waiting := newHoldLease(), newWaitingLease()
+	for i := range uint64(200) {
+		term := i * 0x1234567
+		hold, waiting := newLeaseID(holdLease, term), newLeaseID(waitingLease, term)
 		if isWaitingLease(hold) || !isWaitingLease(waiting) || hold <= 0 || waiting <= 0 {
 			t.Fatalf("got %x and %x", hold, waiting)
+		}
+		for _, id := range []clientv3.LeaseID{hold, waiting} {
+			if !begunIn(id, term) || begunIn(id, term+1) || begunIn(id, term-1) {
+				t.Fatalf("%x does not tell that it is of term %x", id, term)
+			}
 		}
 		ors, ands = ors|int64(hold), ands&int64(hold)
 	}

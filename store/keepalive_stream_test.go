@@ -51,9 +51,9 @@ func TestMoreThanFitsOnAStreamIsAnswered(t *testing.T) {
 	silent.WaitDone(t)
 	const callers = 2 * unansweredAtOnce
 	inParallel(callers, callers, func(int) {
-		other := newHoldLease()
+		other := newLeaseID(holdLease, 1)
 		for laneOf(other, time.Time{}) != laneOf(id, time.Time{}) {
-			other = newHoldLease()
+			other = newLeaseID(holdLease, 1)
 		}
 		if r := renewed(t, renewInBackground(ctxFor(t), s, other)); !errors.Is(r.err, rpctypes.ErrLeaseNotFound) {
 			t.Errorf("a renewal of no lease: got %+v", r)
@@ -107,11 +107,11 @@ func TestClosingEndsRenewals(t *testing.T) {
 	var all []<-chan renewal
 	const callers = 20
 	for range callers {
-		all = append(all, renewInBackground(ctxFor(t), s, newHoldLease()))
+		all = append(all, renewInBackground(ctxFor(t), s, newLeaseID(holdLease, 1)))
 	}
 	eventually(t, "all are under way", func() bool { return lost.Hits() >= callers })
 	s.keepers.close()
-	for _, done := range append(all, renewInBackground(ctxFor(t), s, newHoldLease())) {
+	for _, done := range append(all, renewInBackground(ctxFor(t), s, newLeaseID(holdLease, 1))) {
 		if r := renewed(t, done); !errors.Is(r.err, errClosed) {
 			t.Errorf("a renewal when the store closes: got %+v", r)
 		}

@@ -16,13 +16,13 @@ import (
 // grant begins an etcd lease; grantOn begins one whose renewals travel with those of another.
 func grant(t testing.TB, s *Store, ttl time.Duration) clientv3.LeaseID {
 	t.Helper()
-	return grantID(t, s, newHoldLease(), ttl)
+	return grantID(t, s, newLeaseID(holdLease, 1), ttl)
 }
 
 func grantOn(t testing.TB, s *Store, other clientv3.LeaseID) clientv3.LeaseID {
 	t.Helper()
 	for {
-		if id := newHoldLease(); laneOf(id, time.Time{}) == laneOf(other, time.Time{}) {
+		if id := newLeaseID(holdLease, 1); laneOf(id, time.Time{}) == laneOf(other, time.Time{}) {
 			return grantID(t, s, id, time.Minute)
 		}
 	}
@@ -30,7 +30,7 @@ func grantOn(t testing.TB, s *Store, other clientv3.LeaseID) clientv3.LeaseID {
 
 func grantID(t testing.TB, s *Store, id clientv3.LeaseID, ttl time.Duration) clientv3.LeaseID {
 	t.Helper()
-	if _, err := s.grantLease(ctxFor(t), id, ttl); err != nil {
+	if _, _, err := s.grantLease(ctxFor(t), id, ttl); err != nil {
 		t.Fatalf("grant a lease: %v", err)
 	}
 	return id
@@ -315,8 +315,8 @@ func TestRenewalWithoutQuorumFailsInBoundedTime(t *testing.T) {
 func TestLeasesSpreadOverTheLanes(t *testing.T) {
 	const leases = 8_000
 	for what, id := range map[string]func(int) clientv3.LeaseID{
-		"random":  func(int) clientv3.LeaseID { return newHoldLease() },
-		"waiting": func(int) clientv3.LeaseID { return newWaitingLease() },
+		"random":  func(int) clientv3.LeaseID { return newLeaseID(holdLease, 1) },
+		"waiting": func(int) clientv3.LeaseID { return newLeaseID(waitingLease, 1) },
 		"counted": func(i int) clientv3.LeaseID { return clientv3.LeaseID(i) },
 	} {
 		var alive, others [2 * lanesPerGroup]int

@@ -12,10 +12,20 @@ import (
 
 // leaseRecord is the value of a client's lease. Its key is on the etcd lease that it names, so both end together.
 type leaseRecord struct {
+	// modified is the revision of the key.
+	modified int64
+
 	TTLSeconds int64             `json:"ttl"`
 	Holder     string            `json:"holder,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	Lease      clientv3.LeaseID  `json:"lease"`
+	// Was is the etcd lease that it was on before, as long as claims of it may be there still: see movelease.go.
+	Was clientv3.LeaseID `json:"was,omitempty"`
+}
+
+// stands compares that the record is as it was last seen.
+func (l leaseRecord) stands(key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", l.modified)
 }
 
 func (l leaseRecord) ttl() time.Duration { return time.Duration(l.TTLSeconds) * time.Second }
@@ -41,11 +51,11 @@ func recordIn(found *pb.RangeResponse) (*leaseRecord, error) {
 	if len(found.Kvs) == 0 {
 		return nil, ErrNoLease
 	}
-	var l leaseRecord
+	l := leaseRecord{modified: found.Kvs[0].ModRevision}
 	return &l, decodeValue(found.Kvs[0].Value, &l)
 }
 
-// knownLease is a client's lease as it was remembered, or read: its record is never written again.
+// knownLease is a client's lease as it was remembered, or read.
 func (s *Store) knownLease(ctx context.Context, id string) (*leaseRecord, error) {
 	if w, ok := s.remembered(id); ok && w.record != nil {
 		return w.record, nil
@@ -69,42 +79,47 @@ func (s *Store) NewLease(ctx context.Context, l Lease, arrived time.Time) (Lease
 	bound, cancel := s.bounded(ctx, arrived)
 	defer cancel()
 	for {
-		etcdLease := newHoldLease() // never one of the pool: a public id names this one until it ends
-		hold, err := s.grantLease(bound, etcdLease, l.TTL)
+		hold, err := s.beginLease(bound, holdLease, l.TTL) // never one of the pool: etcd has all that is on it by its id
 		if err != nil {
 			return Lease{}, err
 		}
-		record := leaseRecord{int64(hold.ttl / time.Second), l.Holder, l.Metadata, etcdLease}
-		id, err := s.putLease(bound, record)
+		record := leaseRecord{TTLSeconds: int64(hold.ttl / time.Second), Holder: l.Holder, Metadata: l.Metadata, Lease: hold.id}
+		id, term, err := s.putLease(bound, &record)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && bound.Err() == nil:
 			continue // it ran out before it was used
 		case err != nil:
 			if !errors.Is(err, ErrUnknown) {
-				s.tidy.revoke(etcdLease)
+				s.tidy.revoke(hold.id)
 			}
 			return Lease{}, unavailableUnlessOurs(err)
 		}
-		s.remember(witness{key: s.keys.leaseOf(id), id: id, record: &record, until: hold.sent.Add(hold.ttl)})
-		if time.Since(hold.sent) > hold.ttl/3 {
+		if record.modified > 0 {
+			s.remember(witness{key: s.keys.leaseOf(id), id: id, record: &record, until: hold.sent.Add(hold.ttl)})
+		}
+		if time.Since(hold.sent) > hold.ttl/3 || !begunIn(hold.id, term) {
 			return s.Renew(ctx, id, time.Now())
 		}
 		return record.lease(id), nil
 	}
 }
 
-func (s *Store) putLease(ctx context.Context, l leaseRecord) (id string, err error) {
+// putLease puts the record of a new lease, under an id that it returns with the term of the answer.
+func (s *Store) putLease(ctx context.Context, l *leaseRecord) (id string, term uint64, err error) {
 	id = newNonce().text()
 	key := s.keys.leaseOf(id)
-	_, err = s.commit(ctx, nil, func(*registration, bool) (part, error) {
+	a, err := s.commit(ctx, nil, func(*registration, bool) (part, error) {
 		return part{ // if it stands already, an attempt that went unanswered has put it
 			subject: key,
 			creates: key,
 			cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
-			then:    []clientv3.Op{clientv3.OpPut(key, encodeValue(l), clientv3.WithLease(l.Lease))},
+			then:    []clientv3.Op{clientv3.OpPut(key, encodeValue(*l), clientv3.WithLease(l.Lease))},
 		}, nil
 	})
-	return id, err
+	if err == nil && a.ok {
+		l.modified = a.revision
+	}
+	return id, a.term, err
 }
 
 // GetLease shows a lease with the TTL that is left of it and the locks held on it. It renews nothing.
@@ -124,20 +139,37 @@ func (s *Store) GetLease(ctx context.Context, id string) (Lease, error) {
 		return Lease{}, err
 	}
 	l.Left = min(max(time.Duration(ttl.TTL)*time.Second, 0), l.TTL)
-	l.Locks, err = s.heldOn(bound, w, ttl.Keys)
+	onLease := ttl.Keys
+	if w.record != nil && w.record.Was != 0 {
+		was, err := s.left(bound, w.record.Was)
+		if err != nil {
+			return Lease{}, err
+		}
+		onLease = append(onLease, was.Keys...)
+	}
+	l.Locks, err = s.heldOn(bound, w, onLease)
 	return l, err
 }
 
-// timeToLive asks etcd for what is left of a lease and for the keys on it.
+// timeToLive is left of a lease that has not ended.
 func (s *Store) timeToLive(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseTimeToLiveResponse, error) {
+	resp, err := s.left(ctx, id)
+	if err == nil && resp.TTL < 0 {
+		return nil, ErrNoLease
+	}
+	return resp, err
+}
+
+// left asks etcd for what is left of a lease, less than nothing if it has ended, and for the keys on it.
+func (s *Store) left(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseTimeToLiveResponse, error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		try, cancel := context.WithTimeout(ctx, s.perTry())
 		resp, err := s.leases().LeaseTimeToLive(try, &pb.LeaseTimeToLiveRequest{ID: int64(id), Keys: true})
 		cancel()
 		err = rpctypes.Error(err)
 		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound), err == nil && resp.TTL < 0:
-			return nil, ErrNoLease
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return &pb.LeaseTimeToLiveResponse{ID: int64(id), TTL: -1}, nil
 		case err == nil:
 			return resp, nil
 		case ctx.Err() != nil || certain(err):
@@ -206,26 +238,57 @@ func (s *Store) EndLease(ctx context.Context, id string) error {
 		}
 		return err
 	}
-	return s.revoke(bound, w.etcdLease())
+	return s.endRecord(bound, w)
 }
 
-// revoke ends a client's lease, with all that is on it, in one step of etcd's. It needs no fence: the id is used once.
-func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) error {
+// endRecord ends a client's lease with all that is on it. One that was begun in an earlier term can be moved meanwhile.
+func (s *Store) endRecord(ctx context.Context, w witness) error {
+	ended := false
+	for {
+		if w.record.Was != 0 {
+			if _, err := s.revoke(ctx, w.record.Was); err != nil && !errors.Is(err, ErrNoLease) {
+				return err
+			}
+		}
+		term, err := s.revoke(ctx, w.record.Lease)
+		if err != nil && !errors.Is(err, ErrNoLease) {
+			return err
+		}
+		ended = ended || err == nil
+		if err == nil && begunIn(w.record.Lease, term) {
+			return nil
+		}
+		switch err := s.lookAgain(ctx, &w); {
+		case errors.Is(err, ErrNoLease) && ended:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// revoke ends an etcd lease, with all that is on it, in one step of etcd's. It needs no fence: the id is used once. It
+// returns the term of the answer; zero if an earlier attempt than the one answered has done it.
+func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) (term uint64, err error) {
 	again := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		try, cancel := context.WithTimeout(ctx, s.perTry())
-		_, err := s.leases().LeaseRevoke(try, &pb.LeaseRevokeRequest{ID: int64(id)})
+		resp, err := s.leases().LeaseRevoke(try, &pb.LeaseRevokeRequest{ID: int64(id)})
 		cancel()
 		err = rpctypes.Error(err)
 		switch {
-		case err == nil, errors.Is(err, rpctypes.ErrLeaseNotFound) && again:
-			return nil
+		case err == nil:
+			return resp.Header.GetRaftTerm(), nil
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && again:
+			return 0, nil
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			return ErrNoLease
+			return 0, ErrNoLease
+		case certain(err) && again:
+			return 0, unknown(err)
 		case certain(err):
-			return unavailable(err)
+			return 0, unavailable(err)
 		case ctx.Err() != nil:
-			return unknown(err)
+			return 0, unknown(err)
 		}
 		s.metrics.failed(err)
 		again = true

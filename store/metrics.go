@@ -13,12 +13,12 @@ import (
 
 // metrics counts the store's own work. No label comes from a client.
 type metrics struct {
-	grants, releases, adopted, lapsed, takenBack, refused, watchesBroken prometheus.Counter
-	waited                                                               prometheus.Histogram
-	handOff                                                              prometheus.Histogram
-	batches                                                              prometheus.Histogram
-	failures                                                             *prometheus.CounterVec
-	held, queued                                                         atomic.Int64
+	grants, releases, adopted, moved, lapsed, takenBack, refused, watchesBroken prometheus.Counter
+	waited                                                                      prometheus.Histogram
+	handOff                                                                     prometheus.Histogram
+	batches                                                                     prometheus.Histogram
+	failures                                                                    *prometheus.CounterVec
+	held, queued                                                                atomic.Int64
 }
 
 func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
@@ -40,6 +40,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	}
 	m.grants = counter("grants_total", "Claims that this replica has made held.")
 	m.releases = counter("releases_total", "Claims removed at their client's word.")
+	m.moved = counter("moves_total", "Held claims moved to another etcd lease because the leader of etcd had changed.")
 	m.adopted = counter("adoptions_total", "Queued claims taken over from another replica because their client asked here.")
 	m.lapsed = counter("lapsed_total", "Queued claims removed because nobody asked for them for a waiting TTL.")
 	m.takenBack = counter("grants_taken_back_total", "Grants released because their client had left and nobody else could know of them.")

@@ -14,6 +14,8 @@ type place struct {
 	// st is the claim as last seen: by the view, or by the answer to a transaction of this replica.
 	st   standing
 	slot *slot
+	// next is the slot that it is to be put on instead, until it is seen there; nil without one.
+	next *slot
 	// findable says that somebody can ask for the claim again: it has a key or a client's lease, or its id was told.
 	findable bool
 	attached int
@@ -65,7 +67,8 @@ func (r *registration) join(st standing, sl *slot, findable bool) *place {
 		r.serving.Add(1)
 	case st.modified > p.st.modified:
 		r.presence.give(p.slot)
-		p.st, p.slot = st, sl
+		r.presence.give(p.next)
+		p.st, p.slot, p.next = st, sl, nil
 	default: // another request of the same client has put it on another slot since
 		r.presence.give(sl)
 	}
@@ -169,9 +172,28 @@ func (p *place) saw(st standing) {
 		p.held = true
 		p.wake()
 		p.settle()
-	case !st.Held && p.slot != nil && st.onLease != p.slot.id:
+	case !st.Held && p.arrive():
 		p.adopted()
 	}
+}
+
+// aim notes that the claim may be put on another slot of this replica.
+func (p *place) aim(at *slot) {
+	if at == p.slot || at == p.next {
+		return
+	}
+	p.line.r.presence.give(p.next)
+	p.next = at
+}
+
+// arrive takes the claim for where it stands, if that is the slot that it was to be put on, and reports whether it is
+// served elsewhere.
+func (p *place) arrive() (elsewhere bool) {
+	if p.next != nil && p.st.onLease == p.next.id {
+		p.line.r.presence.give(p.slot)
+		p.slot, p.next = p.next, nil
+	}
+	return p.slot != nil && !p.mine()
 }
 
 // adopted notes that another replica serves the claim now. With somebody attached here it is taken back, but not at
@@ -192,7 +214,9 @@ func (p *place) adopted() {
 // errMoved: another replica serves the claim now. No request sees it.
 var errMoved = errors.New("served by another replica")
 
-func (p *place) mine() bool { return p.slot != nil && p.st.onLease == p.slot.id }
+func (p *place) mine() bool {
+	return p.slot != nil && (p.st.onLease == p.slot.id || p.next != nil && p.st.onLease == p.next.id)
+}
 
 // after does what is due for the place after d, unless something else becomes due before. l.mu is held by do.
 func (p *place) after(d time.Duration, do func()) {
@@ -249,8 +273,9 @@ func (p *place) forget() {
 		return
 	}
 	l.r.presence.give(p.slot)
+	l.r.presence.give(p.next)
 	l.r.serving.Add(-1)
-	p.slot = nil
+	p.slot, p.next = nil, nil
 }
 
 // detach ends one request's part in the place.

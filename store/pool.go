@@ -46,7 +46,7 @@ func (p *pool) take(ttl time.Duration) (idleLease, bool) {
 		leases = leases[:len(leases)-1]
 		p.idle[ttl] = leases
 		p.size--
-		if time.Until(last.until) > leastLeft {
+		if p.usable(last) {
 			return last, true
 		}
 	}
@@ -59,7 +59,11 @@ func (p *pool) put(ttl time.Duration, l idleLease) {
 		p.r.s.tidy.revoke(l.id)
 		return
 	}
-	if time.Until(l.until) > ttl/2 {
+	switch {
+	case !begunIn(l.id, p.r.s.terms.last.Load()):
+		p.r.s.tidy.revoke(l.id)
+		return
+	case time.Until(l.until) > ttl/2:
 		p.push(ttl, l)
 		return
 	}
@@ -86,7 +90,12 @@ func (p *pool) push(ttl time.Duration, l idleLease) {
 	p.size++
 }
 
-// prune forgets the leases that are about to run out.
+// usable reports that a lease lasts, and was begun in this term of etcd's.
+func (p *pool) usable(l idleLease) bool {
+	return time.Until(l.until) > leastLeft && begunIn(l.id, p.r.s.terms.last.Load())
+}
+
+// prune forgets the leases that can be used no more.
 func (p *pool) prune() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +103,7 @@ func (p *pool) prune() {
 	for ttl, leases := range p.idle {
 		kept := leases[:0]
 		for _, l := range leases {
-			if time.Until(l.until) > leastLeft {
+			if p.usable(l) {
 				kept = append(kept, l)
 			}
 		}

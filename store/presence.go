@@ -19,8 +19,8 @@ type presence struct {
 
 	mu    sync.Mutex
 	slots []*slot
-	// growing holds a token while nobody asks etcd for another lease.
-	growing chan struct{}
+	// growing holds a token while nobody asks etcd for another lease, moving while nobody moves places.
+	growing, moving chan struct{}
 }
 
 // slot is one waiting lease.
@@ -44,7 +44,8 @@ func newPresence(r *registration) presence {
 	waiting := r.s.cfg.WaitingTTL
 	every := waiting / 3
 	return presence{
-		r: r, every: every, ttl: max(roundUp(waiting+every+2*time.Second), r.least), growing: make(chan struct{}, 1),
+		r: r, every: every, ttl: max(roundUp(waiting+every+2*time.Second), r.least),
+		growing: make(chan struct{}, 1), moving: make(chan struct{}, 1),
 	}
 }
 
@@ -75,7 +76,7 @@ func (p *presence) free() *slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, sl := range p.slots {
-		if sl.claims < claimsPerSlot && !sl.gone && !sl.late {
+		if sl.claims < claimsPerSlot && !sl.gone && !sl.late && p.r.s.fresh(sl.id) {
 			sl.claims++
 			return sl
 		}
@@ -89,14 +90,13 @@ func (p *presence) grow(ctx context.Context) error {
 		p.give(sl)
 		return nil
 	}
-	id := newWaitingLease()
-	g, err := p.r.s.grantLease(ctx, id, p.ttl)
+	g, err := p.r.s.beginLease(ctx, waitingLease, p.ttl)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.slots = append(p.slots, &slot{id: id, ttl: g.ttl, proven: g.sent})
+	p.slots = append(p.slots, &slot{id: g.id, ttl: g.ttl, proven: g.sent})
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (p *presence) run() {
 // all of them are. The own comes first: a replica that was stopped for so long that it has run out must not give those
 // who waited here, and are told to go on elsewhere, another term.
 func (p *presence) renew(ctx context.Context) bool {
-	_, own := p.r.s.keepAlive(ctx, p.r.lease)
+	own := p.r.renewLease(ctx)
 	if errors.Is(own, rpctypes.ErrLeaseNotFound) {
 		p.r.over(errFenceGone)
 		return false
@@ -188,6 +188,9 @@ func (p *presence) renew(ctx context.Context) bool {
 	got, err := p.r.s.read(ctx, clientv3.OpGet(p.r.key))
 	if err == nil {
 		p.r.saw(got.ranges[0])
+		if fence := firstOf(got.ranges[0].Kvs); own == nil && fence != nil && clientv3.LeaseID(fence.Lease) != p.r.onLease() {
+			own = p.r.raise(ctx, p.r.behind()) // it was to be moved, and that went unanswered
+		}
 	}
 	all := own == nil && err == nil
 	for i, sl := range due {
@@ -202,6 +205,7 @@ func (p *presence) renew(ctx context.Context) bool {
 			all = false
 		}
 	}
+	p.moveAll()
 	return all
 }
 
@@ -213,19 +217,11 @@ func (p *presence) lost(sl *slot) {
 	sl.gone = true
 }
 
-// usable is the slot, or another for one claim of it if its lease has run out.
-func (p *presence) usable(ctx context.Context, sl *slot) (*slot, error) {
+// usable reports that claims can go on a slot: its lease has not run out, and was begun in this term of etcd's.
+func (p *presence) usable(sl *slot) bool {
 	p.mu.Lock()
-	gone := sl.gone
-	p.mu.Unlock()
-	if !gone {
-		return sl, nil
-	}
-	another, err := p.take(ctx)
-	if err == nil {
-		p.give(sl)
-	}
-	return another, err
+	defer p.mu.Unlock()
+	return !sl.gone && p.r.s.fresh(sl.id)
 }
 
 // checkLate ends the waits on leases that could not be renewed for a third of their TTL: early enough for their

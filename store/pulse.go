@@ -119,5 +119,5 @@ func (r *registration) endWaitsOn(ended map[string]bool) {
 // leave is the end of a replica that is closed: its fence goes, what waits here keeps its place for one waiting TTL.
 func (r *registration) leave(ctx context.Context) {
 	r.presence.renewOnce(ctx)
-	r.s.tidy.revoke(r.lease)
+	r.s.tidy.revoke(r.onLease())
 }

@@ -22,6 +22,7 @@ func (s *Store) Release(ctx context.Context, id string) error {
 }
 
 func (s *Store) release(ctx context.Context, want lockID) error {
+	known := s.knownUntil(want)
 	h := s.heirOf(want)
 	a, err := h.commit(ctx, s, want)
 	switch {
@@ -31,10 +32,23 @@ func (s *Store) release(ctx context.Context, want lockID) error {
 		s.metrics.releases.Inc()
 		a.reg.goneFrom(want)
 		return s.freeLease(a, want)
-	case a.again:
+	case a.again && time.Now().Before(known):
 		return nil // an attempt that went unanswered has done it
+	case a.again:
+		return unknown(errRanOut)
 	}
 	return ErrNoLock
+}
+
+// errRanOut: what an unanswered release was to give back is gone, and may have run out before.
+var errRanOut = errors.New("it is gone now, and may have run out before")
+
+// knownUntil is up to when a lock is known to last unless it is released; zero if that is not known.
+func (s *Store) knownUntil(id lockID) time.Time {
+	if r := s.registration(); r != nil {
+		return r.witnesses.until(id.String())
+	}
+	return time.Time{}
 }
 
 func (r *registration) releasePart(want lockID) part {

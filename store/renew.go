@@ -21,7 +21,7 @@ func (s *Store) Renew(ctx context.Context, id string, arrived time.Time) (Lease,
 		w, err = s.witness(bound, id)
 	}
 	if err == nil {
-		_, err = s.prove(bound, w)
+		_, err = s.prove(bound, &w)
 	}
 	if errors.Is(err, ErrNoLease) {
 		s.metrics.refused.Inc()
@@ -34,31 +34,51 @@ func (s *Store) Renew(ctx context.Context, id string, arrived time.Time) (Lease,
 }
 
 // prove renews the etcd lease of w until that is proven, and returns when the renewal that counts was sent. It counts
-// only when a linearizable read made after its answer shows the witness standing and bears the same raft term.
+// only when a linearizable read made after its answer shows the witness standing and bears the same raft term, which
+// is also the one in which the lease was begun; what is on a lease of an earlier one is moved first.
 // ErrNoLease if the witness is gone; ErrUnknown if there is no proof in time.
-func (s *Store) prove(ctx context.Context, w witness) (time.Time, error) {
+func (s *Store) prove(ctx context.Context, w *witness) (time.Time, error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		k, err := s.keepAliveBefore(ctx, w.etcdLease(), w.until)
-		if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() != nil {
-			return time.Time{}, unknown(err)
-		}
-		got, header, readErr := s.readKey(ctx, w.key, clientv3.WithKeysOnly())
+		sent, err := s.proveOnce(ctx, w)
 		switch {
-		case readErr != nil:
-			return time.Time{}, unknown(readErr)
-		case !w.stands(got):
-			return time.Time{}, ErrNoLease
-		case err == nil && k.term == header.RaftTerm:
+		case err == nil:
 			if w.id != "" {
-				w.until = k.sent.Add(k.ttl)
-				s.remember(w)
+				s.remember(*w)
 			}
-			return k.sent, nil
+			return sent, nil
+		case !errors.Is(err, errUnproven):
+			return time.Time{}, err
 		case ctx.Err() != nil:
 			return time.Time{}, unknown(context.Cause(ctx))
 		}
 		sleep(ctx, pause)
 	}
+}
+
+// proveOnce tries once. errUnproven if it is to be tried again.
+func (s *Store) proveOnce(ctx context.Context, w *witness) (time.Time, error) {
+	if !s.fresh(w.etcdLease()) || w.unfinished() {
+		return s.move(ctx, w)
+	}
+	k, err := s.keepAliveBefore(ctx, w.etcdLease(), w.until)
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() != nil {
+		return time.Time{}, unknown(err)
+	}
+	got, header, readErr := s.readKey(ctx, w.key, clientv3.WithKeysOnly())
+	switch {
+	case readErr != nil:
+		return time.Time{}, unknown(readErr)
+	case !w.stands(got):
+		return time.Time{}, ErrNoLease
+	case w.moved(got):
+		if err := s.lookAgain(ctx, w); err != nil {
+			return time.Time{}, err
+		}
+	case err == nil && k.term == header.RaftTerm && begunIn(w.etcdLease(), k.term):
+		w.until = k.sent.Add(k.ttl)
+		return k.sent, nil
+	}
+	return time.Time{}, errUnproven
 }
 
 // confirm makes sure that a held lock may be told as held to a request that arrived then: its grant, or a proven
@@ -73,12 +93,13 @@ func (s *Store) confirm(ctx context.Context, st *standing, sent, arrived time.Ti
 	}
 	for sent.IsZero() || sent.Before(arrived) || time.Since(sent) > st.ttl()/3 {
 		var err error
-		if sent, err = s.prove(bound, w); errors.Is(err, ErrNoLease) {
+		if sent, err = s.prove(bound, &w); errors.Is(err, ErrNoLease) {
 			return ErrNoLock
 		} else if err != nil {
 			return err
 		}
 	}
+	*st = *w.lock
 	if w.id != "" {
 		w.until = sent.Add(st.ttl())
 		s.remember(w)
@@ -97,7 +118,7 @@ func (s *Store) Keep(ctx context.Context, id string, tell func(Kept) error) erro
 	w, err := s.witness(bound, id)
 	var last time.Time
 	if err == nil {
-		last, err = s.prove(bound, w)
+		last, err = s.prove(bound, &w)
 	}
 	cancel()
 	if errors.Is(err, ErrLockQueued) {
@@ -119,7 +140,7 @@ func (s *Store) Keep(ctx context.Context, id string, tell func(Kept) error) erro
 			return cause
 		}
 		w.until = last.Add(w.ttl())
-		sent, err := s.keepOnce(streaming, w)
+		sent, err := s.keepOnce(streaming, &w)
 		if errors.Is(err, ErrNoLease) {
 			return err
 		}
@@ -132,7 +153,7 @@ func (s *Store) Keep(ctx context.Context, id string, tell func(Kept) error) erro
 	}
 }
 
-func (s *Store) keepOnce(ctx context.Context, w witness) (time.Time, error) {
+func (s *Store) keepOnce(ctx context.Context, w *witness) (time.Time, error) {
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.cfg.RequestBound, w.ttl()/3))
 	defer cancel()
 	sent, err := s.prove(bound, w)

@@ -96,6 +96,7 @@ func (s *Store) send(ctx context.Context, cmps []clientv3.Cmp, then, els []clien
 		}
 		return nil, err
 	}
+	s.terms.saw(resp.Header)
 	if !s.sight.check(before, resp.Header) {
 		s.replaced()
 		return resp, errReplaced

@@ -63,6 +63,7 @@ type Store struct {
 	log     *slog.Logger
 	metrics *metrics
 	sight   sight
+	terms   terms
 	tidy    *tidy
 	keepers *keepers
 	leader  *leader

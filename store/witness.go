@@ -91,6 +91,18 @@ func (w witness) stands(found *pb.RangeResponse) bool {
 	return w.lock == nil || found.Kvs[0].CreateRevision == w.lock.created
 }
 
+// moved reports whether what was read under the key of a witness that stands was written again: it is on another etcd
+// lease than was known. (Of a key without its value etcd does not tell the lease.)
+func (w witness) moved(found *pb.RangeResponse) bool {
+	if w.lock != nil {
+		return found.Kvs[0].ModRevision != w.lock.modified
+	}
+	return found.Kvs[0].ModRevision != w.record.modified
+}
+
+// unfinished reports that the witness is a client's lease of which not all was moved.
+func (w witness) unfinished() bool { return w.record != nil && w.record.Was != 0 }
+
 // remember keeps a witness for the next renewal.
 func (s *Store) remember(w witness) {
 	if r := s.registration(); r != nil {
@@ -114,8 +126,8 @@ func (s *Store) forget(id string) time.Time {
 }
 
 // witnesses remembers what stood for the public ids that were renewed or granted here lately, so that a renewal needs
-// no read before it: neither a held claim nor a lease's record is ever written again. Whether it stands still, the
-// proof that follows each renewal tells.
+// no read before it: a held claim and a lease's record are written again only to be moved to another etcd lease. Whether
+// it stands still, and where, the proof that follows each renewal tells.
 type witnesses struct {
 	mu         sync.Mutex
 	young, old map[string]*witness
@@ -166,9 +178,12 @@ func (w *witnesses) keep(id string, k *witness) {
 func (w *witnesses) put(found witness) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if k := w.find(found.id); k != nil {
+	if k := w.find(found.id); k != nil && k.etcdLease() == found.etcdLease() {
 		if found.until.After(k.until) {
 			k.until = found.until
+		}
+		if found.record != nil {
+			k.record = found.record
 		}
 		return
 	}

@@ -17,7 +17,7 @@ import (
 
 // etcdHistory reads all that etcd commits, straight from etcd, and asks of each revision what is promised: at most one
 // held claim a name, which stands first in its queue; a place of its own for each claim; grants in the order of the queue,
-// with tokens that grow; no held claim written again.
+// with tokens that grow; no held claim written again, but to another etcd lease after a change of etcd's leader.
 type etcdHistory struct {
 	client *clientv3.Client
 	moved  chan struct{} // has a token after each step
@@ -45,7 +45,16 @@ type etcdClaim struct {
 	Holder  string `json:"holder"`
 	Held    bool   `json:"held"`
 	Base    int64  `json:"base"`
+	Lease   uint64 `json:"lease"`
 	created int64
+}
+
+// movedFrom reports that the claim is what it was, on an etcd lease that was begun in another raft term: its id tells.
+func (c *etcdClaim) movedFrom(before *etcdClaim) bool {
+	const termFrom = 51
+	was := *before
+	was.Lease = c.Lease
+	return was == *c && before.Lease>>termFrom != c.Lease>>termFrom
 }
 
 const (
@@ -148,6 +157,9 @@ func (h *etcdHistory) apply(name string, e *clientv3.Event) {
 	}
 	n.claims[string(e.Kv.Key)] = claim
 	if before != nil && before.Held && before.created == claim.created {
+		if claim.movedFrom(before) {
+			return
+		}
 		h.breaks("revision %d: a held claim on %q was written again", h.seen, name)
 	}
 	if !claim.Held {
