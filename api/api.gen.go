@@ -1074,6 +1074,8 @@ type ClientInterface interface {
 	//
 	// With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 	// same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+	// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
+	// replicas, at the latest one waiting TTL after that.
 	// A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 	//
 	// Takes any type of body and a specified content type.
@@ -1097,6 +1099,8 @@ type ClientInterface interface {
 	//
 	// With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 	// same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+	// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
+	// replicas, at the latest one waiting TTL after that.
 	// A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 	//
 	// Takes a body of the `application/json` content type.
@@ -1342,6 +1346,8 @@ func (c *Client) ListLocks(ctx context.Context, params *ListLocksParams, reqEdit
 //
 // With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 // same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
+// replicas, at the latest one waiting TTL after that.
 // A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 //
 // Takes any type of body and a specified content type.
@@ -1375,6 +1381,8 @@ func (c *Client) CreateLockWithBody(ctx context.Context, params *CreateLockParam
 //
 // With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 // same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
+// replicas, at the latest one waiting TTL after that.
 // A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 //
 // Takes a body of the `application/json` content type.
@@ -2265,6 +2273,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 	// same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+	// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
+	// replicas, at the latest one waiting TTL after that.
 	// A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -2288,6 +2298,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 	// same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+	// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
+	// replicas, at the latest one waiting TTL after that.
 	// A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -3918,6 +3930,8 @@ func (c *ClientWithResponses) ListLocksWithResponse(ctx context.Context, params 
 //
 // With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 // same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
+// replicas, at the latest one waiting TTL after that.
 // A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -3947,6 +3961,8 @@ func (c *ClientWithResponses) CreateLockWithBodyWithResponse(ctx context.Context
 //
 // With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 // same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
+// replicas, at the latest one waiting TTL after that.
 // A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

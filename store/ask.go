@@ -24,7 +24,9 @@ func (r *registration) serve(ctx context.Context, st standing) (*place, standing
 		}
 		now, err := r.adopt(ctx, st, sl)
 		if err == nil && !now.Held {
-			return r.join(now, sl, true), now, nil
+			p := r.join(now, sl, true)
+			p.tookOver()
+			return p, now, nil
 		}
 		if errors.Is(err, ErrUnknown) {
 			r.resolve(st, sl, true)

@@ -19,6 +19,8 @@ type place struct {
 	// findable says that somebody can ask for the claim again: it has a key or a client's lease, or its id was told.
 	findable bool
 	attached int
+	// elsewhere is when another replica was last seen to serve the claim; zero if none was.
+	elsewhere time.Time
 	// since is when the last request came that is attached.
 	since time.Time
 	// busy says that a transaction about this claim is under way: there is only one at a time.
@@ -199,6 +201,7 @@ func (p *place) arrive() (elsewhere bool) {
 // adopted notes that another replica serves the claim now. With somebody attached here it is taken back, but not at
 // once: the client may have moved on to the other.
 func (p *place) adopted() {
+	p.elsewhere = time.Now()
 	if p.attached == 0 {
 		p.over = errMoved
 		p.settle()
@@ -213,6 +216,19 @@ func (p *place) adopted() {
 
 // errMoved: another replica serves the claim now. No request sees it.
 var errMoved = errors.New("served by another replica")
+
+// tookOver notes that the claim was another replica's until now.
+func (p *place) tookOver() {
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	p.elsewhere = time.Now()
+}
+
+// shared reports that somebody may wait for the claim at another replica too: one that served it within the last waiting
+// TTL, and takes it back.
+func (p *place) shared() bool {
+	return !p.elsewhere.IsZero() && time.Since(p.elsewhere) < p.line.r.s.cfg.WaitingTTL
+}
 
 func (p *place) mine() bool {
 	return p.slot != nil && (p.st.onLease == p.slot.id || p.next != nil && p.st.onLease == p.next.id)

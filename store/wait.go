@@ -101,7 +101,7 @@ func (p *place) inTrouble() error {
 func (p *place) look() (st standing, mine, ended bool, err error) {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
-	return p.st, p.attached == 1 && p.mine(), p.held || p.over != nil, p.over
+	return p.st, p.attached == 1 && p.mine() && !p.shared(), p.held || p.over != nil, p.over
 }
 
 // tell notes that the claim's id is told to its client, who can ask for it from now on.
