@@ -125,7 +125,7 @@ func (p *place) giveUp(ctx context.Context, why error) (standing, time.Time, err
 			return standing{}, time.Time{}, why
 		case err != nil:
 			p.line.mu.Unlock()
-			return standing{}, time.Time{}, unavailable(context.Cause(ctx)) // settled in the background
+			return standing{}, time.Time{}, fmt.Errorf("%w: %v", ErrUnavailable, err) // whatever that was: the place is settled in the background
 		}
 		p.st = now
 		p.held = now.Held
