@@ -197,10 +197,10 @@ func (p *place) putOnSlot() error {
 			return err
 		}
 	}
+	p.aim(sl)
 	got, err := r.adopt(ctx, st, sl)
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
-	p.aim(sl)
 	switch {
 	case err == nil || errors.Is(err, errMoved):
 		p.st = got

@@ -179,8 +179,11 @@ func (p *place) saw(st standing) {
 	}
 }
 
-// aim notes that the claim may be put on another slot of this replica.
+// aim notes that the claim is to be put on a slot of this replica: the view can tell that it is there before the answer
+// does.
 func (p *place) aim(at *slot) {
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
 	if at == p.slot || at == p.next {
 		return
 	}
