@@ -23,12 +23,12 @@ const (
 )
 
 // readmeRuns are the commands of the README's console blocks that bash runs word for word.
-var readmeRuns = regexp.MustCompile(`^(curl |[a-z]+=\$\(sed |bash with-lock |latchkey (healthcheck|version|epoch show|epoch bump)$)`)
+var readmeRuns = regexp.MustCompile(`^(curl |[a-z]+=\$\(sed |bash (with|hold)-lock |latchkey (healthcheck|version|epoch show|epoch bump)$)`)
 
 func TestReadmeLinesAnswerAsPrinted(t *testing.T) {
 	text, fences := readme(t)
 	s := newReadmeSession(t)
-	saveScript(t, fences, s.dir)
+	saveScripts(t, fences, s.dir)
 	for _, block := range fencesOf(fences, "console") {
 		steps := block.steps(t)
 		for i, next := range steps {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,32 +15,42 @@ import (
 	"time"
 )
 
-// saveScript saves the README's script as the README says.
-func saveScript(t *testing.T, fences []fence, dir string) {
+// saveScripts saves the README's scripts as the README says.
+func saveScripts(t *testing.T, fences []fence, dir string) {
 	t.Helper()
-	scripts := fencesOf(fences, "bash")
-	if len(scripts) != 1 {
-		t.Fatalf("README.md has %d bash blocks, want the one script", len(scripts))
+	var saved []string
+	for _, script := range fencesOf(fences, "bash") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(script.text[1], "# "), " ")
+		saved = append(saved, name)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "with-lock"), []byte(scripts[0].String()), 0o600); err != nil {
-		t.Fatal(err)
+	if !slices.Equal(saved, []string{"with-lock", "hold-lock"}) {
+		t.Fatalf("README.md has the scripts %q", saved)
 	}
 }
 
-// withLock is the README's script, running a job.
+// withLock is a script of the README's, running a job.
 type withLock struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	out   *output
 }
 
-// newWithLock prepares the script in a process group of its own, as a shell with a terminal does. It is not started.
+// newWithLock prepares the script that renews by itself.
 func newWithLock(t *testing.T, url string, args ...string) *withLock {
+	t.Helper()
+	return newScript(t, url, "with-lock", args...)
+}
+
+// newScript prepares a script in a process group of its own, as a shell with a terminal does. It is not started.
+func newScript(t *testing.T, url, script string, args ...string) *withLock {
 	t.Helper()
 	dir := t.TempDir()
 	_, fences := readme(t)
-	saveScript(t, fences, dir)
-	w := &withLock{cmd: exec.Command("bash", append([]string{"with-lock"}, args...)...), out: newOutput()}
+	saveScripts(t, fences, dir)
+	w := &withLock{cmd: exec.Command("bash", append([]string{script}, args...)...), out: newOutput()}
 	w.cmd.Dir = dir
 	w.cmd.Env = readmeEnvironment(dir, "LATCHKEY_URL="+url+"/", "LOCK_TTL=3", "no_proxy=*")
 	w.cmd.Stdout, w.cmd.Stderr = w.out, w.out
