@@ -1074,8 +1074,9 @@ type ClientInterface interface {
 	//
 	// With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 	// same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
-	// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
-	// replicas, at the latest one waiting TTL after that.
+	// Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+	// of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+	// lapse.
 	// A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 	//
 	// Takes any type of body and a specified content type.
@@ -1099,8 +1100,9 @@ type ClientInterface interface {
 	//
 	// With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 	// same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
-	// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
-	// replicas, at the latest one waiting TTL after that.
+	// Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+	// of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+	// lapse.
 	// A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 	//
 	// Takes a body of the `application/json` content type.
@@ -1346,8 +1348,9 @@ func (c *Client) ListLocks(ctx context.Context, params *ListLocksParams, reqEdit
 //
 // With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 // same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
-// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
-// replicas, at the latest one waiting TTL after that.
+// Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+// of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+// lapse.
 // A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 //
 // Takes any type of body and a specified content type.
@@ -1381,8 +1384,9 @@ func (c *Client) CreateLockWithBody(ctx context.Context, params *CreateLockParam
 //
 // With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 // same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
-// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
-// replicas, at the latest one waiting TTL after that.
+// Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+// of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+// lapse.
 // A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 //
 // Takes a body of the `application/json` content type.
@@ -2273,8 +2277,9 @@ type ClientWithResponsesInterface interface {
 	//
 	// With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 	// same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
-	// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
-	// replicas, at the latest one waiting TTL after that.
+	// Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+	// of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+	// lapse.
 	// A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -2298,8 +2303,9 @@ type ClientWithResponsesInterface interface {
 	//
 	// With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 	// same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
-	// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
-	// replicas, at the latest one waiting TTL after that.
+	// Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+	// of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+	// lapse.
 	// A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -3930,8 +3936,9 @@ func (c *ClientWithResponses) ListLocksWithResponse(ctx context.Context, params 
 //
 // With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 // same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
-// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
-// replicas, at the latest one waiting TTL after that.
+// Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+// of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+// lapse.
 // A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -3961,8 +3968,9 @@ func (c *ClientWithResponses) CreateLockWithBodyWithResponse(ctx context.Context
 //
 // With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
 // same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
-// While several requests of one key wait, the place is left when the last of them ends; where they waited at several
-// replicas, at the latest one waiting TTL after that.
+// Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+// of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+// lapse.
 // A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

@@ -8,7 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Claim claims a name. It returns the lock Held, or Queued if c.Queue keeps its place, or fails:
+// Claim claims a name. It returns the lock Held, or Queued if c.Queue keeps its place or another request of this client may
+// wait for it still, or fails:
 //
 //	*HeldError         another claim has the name, and nothing of this one stands
 //	ErrNoLease         no such lease, or it ended while the claim waited on it

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"testing"
 	"time"
 )
@@ -17,9 +16,8 @@ func TestRequestRepeatedAtAnotherReplicaKeepsItsPlaceWhenTheFirstEnds(t *testing
 		queuedUp(t, a, "x", 2)
 		time.Sleep(after)
 		second := claimInBackground(t, b, Claim{Name: "x", Key: key, Wait: within})
-		var busy *HeldError
-		if _, err := get(t, first); !errors.As(err, &busy) {
-			t.Fatalf("the first, whose wait is over: got %v, want that the name is held", err)
+		if l, err := get(t, first); err != nil || l.State != Queued {
+			t.Fatalf("the first, whose wait is over: got %+v, %v, want it queued still", l, err)
 		}
 		time.Sleep(500 * time.Millisecond)
 		stillWaiting(t, second)
@@ -34,9 +32,8 @@ func TestTryRepeatedAtAnotherReplicaTakesNoPlaceAway(t *testing.T) {
 	held := mustHold(t, a, Claim{Name: "x", TTL: 60 * time.Second})
 	wait := claimInBackground(t, a, Claim{Name: "x", Key: key, Wait: within, Queue: true})
 	queuedUp(t, a, "x", 2)
-	var busy *HeldError
-	if _, err := b.Claim(ctxFor(t), Claim{Name: "x", Key: key, TTL: 30 * time.Second}); !errors.As(err, &busy) {
-		t.Fatalf("the try: got %v, want that the name is held", err)
+	if l := mustClaim(t, b, Claim{Name: "x", Key: key}); l.State != Queued || !l.Replayed {
+		t.Fatalf("the try: got %+v, want the claim that waits", l)
 	}
 	time.Sleep(500 * time.Millisecond)
 	stillWaiting(t, wait)

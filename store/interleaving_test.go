@@ -365,8 +365,9 @@ func TestEndOfOneReplicasWaitLeavesAPlaceServedElsewhere(t *testing.T) {
 	first := claimInBackground(t, a, Claim{Name: "x", Wait: 500 * time.Millisecond, Key: key})
 	queuedUp(t, a, "x", 2)
 	second := claimInBackground(t, b, Claim{Name: "x", Wait: within, Key: key})
-	_, err := get(t, first)
-	wantBusy(t, "the first wait", err)
+	if l, err := get(t, first); err != nil || l.State != Queued {
+		t.Errorf("the first wait: got %+v, %v, want it told that the claim stands", l, err)
+	}
 	mustRelease(t, b, held)
 	getHeld(t, second)
 }

@@ -51,7 +51,7 @@ func (a *acquire) wait(ctx context.Context, p *place, queue int64) (Lock, error)
 }
 
 // endWait ends a wait that has brought no grant so far. A grant under way is seen through: exactly one outcome. It
-// returns the claim held after all, or queued if it keeps its place and is told so; else why it ended.
+// returns the claim held after all, or queued if it stands on and is told so; else why it ended.
 func (a *acquire) endWait(p *place, why error) (standing, time.Time, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.s.cfg.RequestBound)
 	defer cancel()
@@ -74,11 +74,11 @@ func (a *acquire) endWait(p *place, why error) (standing, time.Time, error) {
 	switch {
 	case ended:
 		return st, p.sent, err
-	case a.c.Queue:
+	case errors.Is(why, ErrDraining) && a.findable && !a.c.Queue:
+		return standing{}, time.Time{}, why
+	case a.c.Queue, !mine: // else another request of this client may wait for it, here or elsewhere
 		p.tell()
 		return st, time.Time{}, nil
-	case errors.Is(why, ErrDraining) && a.findable, !mine:
-		return standing{}, time.Time{}, why
 	}
 	if trouble := p.inTrouble(); trouble != nil && errors.Is(why, errWaitOver) {
 		why = trouble
@@ -138,7 +138,7 @@ func (p *place) giveUp(ctx context.Context, why error) (standing, time.Time, err
 		case now.Held:
 			return now, time.Time{}, nil
 		case moved:
-			return standing{}, time.Time{}, why // the client waits at another replica: that place is left alone
+			return now, time.Time{}, nil // the client waits at another replica: that place is left alone
 		}
 	}
 	return standing{}, time.Time{}, ErrUnavailable
