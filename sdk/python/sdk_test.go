@@ -1,0 +1,124 @@
+package python
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/latchkey/latchkey/store/etcdtest"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+const (
+	suiteBound = 3 * time.Minute // for one module of tests, on a slow machine
+	mypy       = "mypy==1.18.2"
+)
+
+// TestPythonClient runs each module of the client's own tests, which start replicas of the real service on one etcd. It
+// uses python3, or what LATCHKEY_TEST_PYTHON names.
+func TestPythonClient(t *testing.T) {
+	python := findPython(t)
+	modules, err := filepath.Glob("tests/test_*.py")
+	if err != nil || len(modules) == 0 {
+		t.Fatalf("no tests are there: %v", err)
+	}
+	environment := append(os.Environ(),
+		"PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=error::ResourceWarning", "LATCHKEY_SERVER=",
+		"LATCHKEY_TEST_BINARY="+buildBinary(t),
+		"LATCHKEY_TEST_CONTRACT="+contractAsJSON(t),
+		"LATCHKEY_TEST_ETCD="+strings.Join(etcdtest.NewCluster(t, 1).Endpoints(), ","),
+	)
+	t.Run("suite", func(t *testing.T) {
+		for _, module := range modules {
+			name := strings.TrimSuffix(filepath.Base(module), ".py")
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				run(t, environment, python, "-m", "unittest", "--verbose", "tests."+name)
+			})
+		}
+	})
+}
+
+// TestPythonTypes checks the type hints with mypy, where it is installed for the Python that is used. CI installs it.
+func TestPythonTypes(t *testing.T) {
+	python := findPython(t)
+	if exec.Command(python, "-c", "import mypy").Run() != nil {
+		if os.Getenv("CI") == "" {
+			t.Skipf("skipped: %s has no mypy; pip install %s", python, mypy)
+		}
+		venv := filepath.Join(t.TempDir(), "venv")
+		run(t, os.Environ(), python, "-m", "venv", venv)
+		python = filepath.Join(venv, "bin", "python")
+		run(t, os.Environ(), python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", mypy)
+	}
+	run(t, os.Environ(), python, "-m", "mypy", "--strict", "--cache-dir="+t.TempDir())
+}
+
+// findPython skips the test where there is no Python that the client is for; in CI that is a failure.
+func findPython(t *testing.T) string {
+	t.Helper()
+	python := os.Getenv("LATCHKEY_TEST_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	out, err := exec.Command(python, "-c", "import sys; assert sys.version_info >= (3, 9), sys.version").CombinedOutput()
+	if err == nil {
+		return python
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatalf("%s is not Python 3.9 or later: %v\n%s", python, err, out)
+	}
+	t.Skipf("skipped: %s is not Python 3.9 or later: %v", python, err)
+	return ""
+}
+
+func buildBinary(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "latchkey")
+	run(t, os.Environ(), "go", "build", "-o", binary, "github.com/latchkey/latchkey/cmd/latchkey")
+	return binary
+}
+
+func contractAsJSON(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var contract map[string]any
+	if err := yaml.Unmarshal(text, &contract); err != nil {
+		t.Fatal(err)
+	}
+	text, err = json.Marshal(contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "openapi.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// run runs a program within the bound, and shows what it said.
+func run(t *testing.T, environment []string, program string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env = environment
+	overdue := time.AfterFunc(suiteBound, func() { cmd.Process.Kill() })
+	defer overdue.Stop()
+	out, err := cmd.CombinedOutput()
+	if len(out) > 0 {
+		t.Logf("%s", out)
+	}
+	if err != nil {
+		t.Errorf("%s %s: %v", program, strings.Join(args, " "), err)
+	}
+}
