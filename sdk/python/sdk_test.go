@@ -30,7 +30,7 @@ func TestPythonClient(t *testing.T) {
 		t.Fatalf("no tests are there: %v", err)
 	}
 	environment := append(os.Environ(),
-		"PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=error::ResourceWarning", "LATCHKEY_SERVER=",
+		"PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=default", "LATCHKEY_SERVER=",
 		"LATCHKEY_TEST_BINARY="+buildBinary(t),
 		"LATCHKEY_TEST_CONTRACT="+contractAsJSON(t),
 		"LATCHKEY_TEST_ETCD="+strings.Join(etcdtest.NewCluster(t, 1).Endpoints(), ","),

@@ -49,19 +49,18 @@ class Replica:
     """One process of the service, on the etcd that all share."""
 
     def __init__(self, *flags: str) -> None:
-        log = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            [BINARY, "serve", "--listen=127.0.0.1:0", f"--etcd-endpoints={ETCD}", *flags], stderr=log, stdout=log
-        )
         self.url = ""
+        with tempfile.NamedTemporaryFile() as log:
+            self._process = subprocess.Popen(
+                [BINARY, "serve", "--listen=127.0.0.1:0", f"--etcd-endpoints={ETCD}", *flags], stderr=log, stdout=log
+            )
 
-        def serves() -> bool:
-            log.seek(0)
-            found = re.search(rb"listens on (http://[^,\s\"]+)", log.read())
-            self.url = found.group(1).decode() if found else ""
-            return bool(found)
+            def serves() -> bool:
+                found = re.search(rb"listens on (http://[^,\s\"]+)", Path(log.name).read_bytes())
+                self.url = found.group(1).decode() if found else ""
+                return bool(found)
 
-        eventually("a replica serves", serves)
+            eventually("a replica serves", serves)
 
     @property
     def address(self) -> Tuple[str, int]:
@@ -71,6 +70,11 @@ class Replica:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def stop(self) -> None:
+        """Softly: it drains."""
+        self._process.terminate()
+        self._process.wait(BOUND)
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)

@@ -103,7 +103,7 @@ class Calls:
             failure: Exception
             try:
                 outcome = self.attempt(request, read, bound if owed else min(bound, until - clock()), abort)
-                return Outcome(outcome.value, outcome.sent, unsure)
+                return replace(outcome, unsure=unsure or outcome.unsure)
             except NotSent as err:
                 failure = Unreachable(f"no server can be reached: {err}")
             except NoAnswer as err:
@@ -111,7 +111,7 @@ class Calls:
                 unsure = True
             except ProblemError as err:
                 if not _worth_repeating(err):
-                    err.unsure = unsure
+                    err.unsure = unsure or err.unsure
                     raise
                 failure = err
                 unsure = unsure or _perhaps_done(err)
@@ -132,7 +132,7 @@ class Calls:
         try:
             answer = self._exchange(self.servers[chosen], request, bound, abort)
             if 200 <= answer.status < 300:
-                return Outcome(_read(answer, read), answer.sent, False)
+                return Outcome(_read(answer, read), answer.sent, answer.unsure)
             problem = _problem(answer)
         except (NotSent, NoAnswer):
             self._leave(chosen)
@@ -156,6 +156,7 @@ class Calls:
             headers["Idempotency-Key"] = request.key
         until = clock() + bound
         line = self.pool.take(server, bound)
+        again = False
         while True:
             try:
                 answer = line.exchange(
@@ -167,12 +168,13 @@ class Calls:
                     raise
                 # The line was cut while it was idle: that says nothing against the server.
                 line = self._again(server, until - clock())
+                again = True
             except BaseException:
                 line.close()
                 raise
             else:
                 self.pool.put(server, line)
-                return answer
+                return replace(answer, unsure=again)
 
     def _again(self, server: Server, bound: float) -> Line:
         try:
@@ -203,7 +205,9 @@ def _problem(answer: Answer) -> ProblemError:
             "about:blank", "Not an answer of latchkey", answer.status, "the answer is no problem document", ""
         )
     retry = answer.headers.get("Retry-After") or ""
-    return problem_error(told, float(retry) if retry.isascii() and retry.isdigit() else None)
+    problem = problem_error(told, float(retry) if retry.isascii() and retry.isdigit() else None)
+    problem.unsure = answer.unsure
+    return problem
 
 
 def _worth_repeating(problem: ProblemError) -> bool:

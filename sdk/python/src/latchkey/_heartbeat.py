@@ -104,9 +104,9 @@ class Heartbeat:
         if self._process != os.getpid():
             return
         with self._changed:
+            self._stopped = True
             if loss is not None and self._loss is None:
                 self._lose(loss)
-            self._stopped = True
             self._changed.notify_all()
         self._abort.set()
 
@@ -138,8 +138,10 @@ class Heartbeat:
         self._announce(told, loss)
 
     def _announce(self, told: List[Callable[[LockNotHeld], None]], loss: LockNotHeld) -> None:
+        intended = self._stopped
+
         def announce() -> None:
-            log.warning("%s", loss)
+            log.log(logging.DEBUG if intended else logging.WARNING, "%s", loss)
             for tell in told:
                 tell(loss)
 

@@ -52,12 +52,13 @@ class Server:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said. sent is the clock's time just before the request was sent."""
+    """What a server said. sent is the clock's time just before the request was sent; unsure: it was sent once before."""
 
     status: int
     headers: Message
     body: bytes
     sent: float
+    unsure: bool = False
 
 
 class NotSent(Exception):

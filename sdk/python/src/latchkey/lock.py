@@ -185,8 +185,8 @@ class Lease(Held):
 
         try:
             return Acquisition(self._api, want, abort).run(keep)
-        except LockLost as gone:
-            self._beat.lost(str(gone))
+        except LockLost:
+            self._beat.lost("a claim on it found it gone")
             raise
 
     def _stop(self) -> None:
