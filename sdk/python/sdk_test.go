@@ -1,7 +1,10 @@
 package python
 
 import (
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +36,7 @@ func TestPythonClient(t *testing.T) {
 		"PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=default", "LATCHKEY_SERVER=",
 		"LATCHKEY_TEST_BINARY="+buildBinary(t),
 		"LATCHKEY_TEST_CONTRACT="+contractAsJSON(t),
+		"LATCHKEY_TEST_TLS="+certificate(t),
 		"LATCHKEY_TEST_ETCD="+strings.Join(etcdtest.NewCluster(t, 1).Endpoints(), ","),
 	)
 	t.Run("suite", func(t *testing.T) {
@@ -105,6 +109,28 @@ func contractAsJSON(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// certificate is a folder with that of net/http/httptest, for 127.0.0.1.
+func certificate(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	own := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: own.Certificate[0]},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
 }
 
 // run runs a program within the bound, and shows what it said.

@@ -156,9 +156,9 @@ class Proxy:
     def _pump(self, source: socket.socket, sink: socket.socket, passes: Callable[[bytes], bool]) -> None:
         try:
             while chunk := source.recv(65536):
-                self._flows.wait()
                 if not passes(chunk):
                     break
+                self._flows.wait()
                 sink.sendall(chunk)
         except OSError:
             pass
