@@ -119,7 +119,7 @@ class Acquisition:
             return Grant(claim, outcome.sent, claim.ttl_seconds)
         while (seconds := self._seconds()) > 0:
             try:
-                claim = self._api.calls.call(self._ask, Claim.read, self._end, self._abort, False).value
+                claim = self._api.calls.call(self._ask, Claim.read, self._end, self._abort, strict=True).value
             except InvalidRequest:
                 # This server does not wait as long as others do.
                 if seconds == 1:
@@ -163,7 +163,7 @@ class Acquisition:
 
     def _last_try(self) -> Grant:
         """The same claim without queue: held after all, or the place is left and the answer says who holds."""
-        outcome = self._api.claim(self._claim(queue=False), clock() + CLEANUP_BOUND, self._abort)
+        outcome = self._api.claim(self._claim(queue=False), clock() + CLEANUP_BOUND, self._abort, strict=True)
         return Grant(outcome.value, outcome.sent, outcome.value.ttl_seconds)
 
     def _leave(self) -> None:
@@ -171,7 +171,7 @@ class Acquisition:
         until, undisturbed = clock() + CLEANUP_BOUND, Abort()
         try:
             if self._id is None:
-                self._id = self._api.claim(self._claim(queue=False), until, undisturbed).value.id
-            self._api.remove_lock(self._id, until, undisturbed)
+                self._id = self._api.claim(self._claim(queue=False), until, undisturbed, strict=True).value.id
+            self._api.remove_lock(self._id, until, undisturbed, strict=True)
         except LatchkeyError as err:
             log.debug("lock %r: the claim was not taken back: %s", self._want.name, err)

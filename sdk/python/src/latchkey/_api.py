@@ -71,8 +71,8 @@ class Api:
         """When a call that begins now and waits so long is given up."""
         return clock() + wait + self.calls.timeout
 
-    def claim(self, request: Request, until: float, abort: Abort) -> Outcome[Claim]:
-        return self.calls.call(lambda: request, Claim.read, until, abort)
+    def claim(self, request: Request, until: float, abort: Abort, strict: bool = False) -> Outcome[Claim]:
+        return self.calls.call(lambda: request, Claim.read, until, abort, strict)
 
     def ask(self, lock_id: str, wait_seconds: Optional[int], abort: Abort) -> Claim:
         request = ask_request(lock_id, wait_seconds)
@@ -83,9 +83,9 @@ class Api:
         request = Request("GET", "/locks" + (f"?{query}" if query else ""))
         return self.calls.call(lambda: request, ClaimPage.read, self.until(), abort).value
 
-    def remove_lock(self, lock_id: str, until: float, abort: Abort) -> bool:
+    def remove_lock(self, lock_id: str, until: float, abort: Abort, strict: bool = False) -> bool:
         """Whether this call removed it: found gone after a try that was not answered counts as done by that try."""
-        return self._remove(path("locks", lock_id), until, abort)
+        return self._remove(path("locks", lock_id), until, abort, strict)
 
     def create_lease(
         self, ttl: Optional[int], holder: Optional[str], metadata: Optional[Mapping[str, str]], abort: Abort
@@ -106,14 +106,14 @@ class Api:
         request = Request("GET", path("leases", lease_id))
         return self.calls.call(lambda: request, LeaseStatus.read, self.until(), abort).value
 
-    def remove_lease(self, lease_id: str, until: float, abort: Abort) -> bool:
+    def remove_lease(self, lease_id: str, until: float, abort: Abort, strict: bool = False) -> bool:
         """As remove_lock."""
-        return self._remove(path("leases", lease_id), until, abort)
+        return self._remove(path("leases", lease_id), until, abort, strict)
 
-    def _remove(self, target: str, until: float, abort: Abort) -> bool:
+    def _remove(self, target: str, until: float, abort: Abort, strict: bool) -> bool:
         request = Request("DELETE", target)
         try:
-            self.calls.call(lambda: request, read_nothing, until, abort)
+            self.calls.call(lambda: request, read_nothing, until, abort, strict)
         except (LockNotFound, LeaseNotFound) as err:
             return err.unsure
         return True

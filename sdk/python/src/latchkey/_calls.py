@@ -87,22 +87,25 @@ class Calls:
         read: Callable[[object], T],
         until: float,
         abort: Abort,
-        all_servers: bool = True,
+        strict: bool = False,
     ) -> Outcome[T]:
         """Sends what make makes until it is answered, or the time has come: then it raises the last failure.
 
-        With all_servers each is tried once whatever the time.
+        Each server is tried once whatever the time, unless it is strict: then they share what time there is.
         """
         backoff = Backoff()
         tried = 0
         unsure = False
         while True:
             request = make()
-            owed = all_servers and tried < len(self.servers)
+            untried = len(self.servers) - tried
             bound = request.wait + self.timeout
+            if strict or untried <= 0:
+                left = until - clock()
+                bound = min(bound, left if request.wait or untried <= 0 else left / untried)
             failure: Exception
             try:
-                outcome = self.attempt(request, read, bound if owed else min(bound, until - clock()), abort)
+                outcome = self.attempt(request, read, bound, abort)
                 return replace(outcome, unsure=unsure or outcome.unsure)
             except NotSent as err:
                 failure = Unreachable(f"no server can be reached: {err}")
@@ -118,7 +121,7 @@ class Calls:
             if unsure and not request.repeatable:
                 raise failure
             tried += 1
-            if tried < len(self.servers) and (all_servers or clock() < until):
+            if tried < len(self.servers) and not (strict and clock() >= until):
                 continue
             left = until - clock() - LEAST_FOR_A_TRY
             if left <= 0:

@@ -68,3 +68,8 @@ class Pool:
             idle = self.idle(server)
             while idle:
                 idle.pop().close()
+
+    def __del__(self) -> None:
+        for lines in self._idle.values():
+            for line in lines:
+                line.forget()

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Callable, Coroutine, Generator, Generic, Iterable, Mapping, Optional, Type, TypeVar, Union
 
 from latchkey._abort import Abort
-from latchkey._acquire import CLEANUP_BOUND, wanted
+from latchkey._acquire import wanted
 from latchkey._threads import in_thread, post
 from latchkey.client import DEFAULT_TIMEOUT, DEFAULT_TTL, Client
 from latchkey.errors import LockNotHeld
@@ -172,7 +172,7 @@ class Pending(Generic[A]):
 
 async def _take(dress: Callable[[S, AsyncLoss], A], take: Callable[[OnLost, Abort], S], on_lost: Optional[OnLost]) -> A:
     lost = AsyncLoss(on_lost)
-    held = await in_thread(lambda abort: take(lost.tell, abort), lambda late: late._give_up(CLEANUP_BOUND))
+    held = await in_thread(lambda abort: take(lost.tell, abort), lambda late: late._give_up(hurry=True))
     return dress(held, lost)
 
 

@@ -87,22 +87,22 @@ class Held(abc.ABC):
         Raises Unreachable or a ProblemError when no server did it in the client's timeout: it then ends one TTL after
         its last renewal, or with another release().
         """
-        return self._release(self._api.calls.timeout)
+        return self._release()
 
-    def _release(self, bound: float) -> bool:
+    def _release(self, hurry: bool = False) -> bool:
         if self._process != os.getpid() or self._gone:
             return False
         self._let_go = True
         self._beat.off_loss(self._told)
         self._stop()
-        done = self._remove(clock() + bound)
+        done = self._remove(clock() + CLEANUP_BOUND if hurry else self._api.until(), hurry)
         self._gone = True
         return done
 
-    def _give_up(self, bound: float) -> None:
+    def _give_up(self, hurry: bool) -> None:
         """Releases it if that can be done in time. Else it lapses by itself, and what it protected was protected."""
         try:
-            self._release(bound)
+            self._release(hurry)
         except LatchkeyError as err:
             log.warning("%s could not be released: %s", self._what, err)
 
@@ -110,7 +110,7 @@ class Held(abc.ABC):
     def _stop(self) -> None: ...
 
     @abc.abstractmethod
-    def _remove(self, until: float) -> bool: ...
+    def _remove(self, until: float, strict: bool) -> bool: ...
 
     def __enter__(self: H) -> H:
         return self
@@ -124,7 +124,7 @@ class Held(abc.ABC):
         if self._process != os.getpid():
             return
         loss = None if self._let_go else self.lost.cause
-        self._give_up(self._api.calls.timeout if loss is None and error is None else CLEANUP_BOUND)
+        self._give_up(hurry=loss is not None or error is not None)
         if loss is not None and error is None:
             raise _again(loss)
         if loss is not None and error is not None:
@@ -149,8 +149,8 @@ class Lock(Held):
         if not self._shared:
             self._beat.stop()
 
-    def _remove(self, until: float) -> bool:
-        return self._api.remove_lock(self.id, until, Abort())
+    def _remove(self, until: float, strict: bool) -> bool:
+        return self._api.remove_lock(self.id, until, Abort(), strict)
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r} token={self.fencing_token} held={self.held}>"
@@ -192,8 +192,8 @@ class Lease(Held):
     def _stop(self) -> None:
         self._beat.stop(LockLost("the lease was ended"))
 
-    def _remove(self, until: float) -> bool:
-        return self._api.remove_lease(self.id, until, Abort())
+    def _remove(self, until: float, strict: bool) -> bool:
+        return self._api.remove_lease(self.id, until, Abort(), strict)
 
     def __repr__(self) -> str:
         return f"<Lease ttl={self.ttl} held={self.held}>"
