@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 import unittest
-from typing import Callable, Tuple
+from typing import Callable, List, Tuple
 
 from latchkey import Client, LockUncertain, Overloaded, ProblemError, Unavailable, Unreachable
 from tests.scripted import HELD, Heard, Script, Scripted, answer, problem, silence
@@ -188,6 +188,57 @@ class TestLines(LineTest):
         os.environ["http_proxy"] = "http://127.0.0.1:1"
         self.addCleanup(os.environ.pop, "http_proxy")
         self.assertEqual(self.client(server).get("a").fencing_token, 7)
+
+
+class TestAcquisition(LineTest):
+    """What waiting and claiming make of answers that are hard to get from the real service."""
+
+    QUEUED = {**{name: value for name, value in HELD.items() if name != "fencing_token"}, "state": "queued"}
+    RENEWED = {"id": "an-id", "ttl_seconds": 2, "renew_after_seconds": 1}
+
+    def acquire(self, *scripts: Script, wait: float = BOUND) -> List[Heard]:
+        """Acquires and releases, and returns the requests of the acquisition."""
+        server = self.server(*scripts, answer(204))
+        lock = self.client(server).lock("n", wait=wait)
+        heard = list(server.heard)
+        lock.release()
+        return heard
+
+    def test_an_unknown_outcome_is_repeated_with_the_same_key(self) -> None:
+        first, second, third = self.acquire(
+            problem(503, "outcome_unknown"), problem(500, "internal"), answer(201, HELD), wait=0
+        )
+        keys = {heard.headers["idempotency-key"] for heard in (first, second, third)}
+        self.assertEqual(len(keys), 1)
+        self.assertEqual(len({heard.body for heard in (first, second, third)}), 1)
+
+    def test_a_place_that_is_gone_is_claimed_again_with_another_key(self) -> None:
+        for gone in (problem(404, "lock_not_found"), problem(503, "place_lost")):
+            first, ask, second = self.acquire(answer(202, self.QUEUED), gone, answer(201, HELD))
+            self.assertEqual([heard.method for heard in (first, ask, second)], ["POST", "GET", "POST"])
+            self.assertNotEqual(first.headers["idempotency-key"], second.headers["idempotency-key"])
+
+    def test_a_grant_that_cannot_be_renewed_is_no_lock(self) -> None:
+        heard = self.acquire(
+            answer(202, self.QUEUED), answer(200, HELD), problem(404, "lease_not_found"), answer(201, HELD)
+        )
+        self.assertEqual([each.method for each in heard], ["POST", "GET", "PUT", "POST"])
+
+    def test_an_answer_that_came_late_is_renewed_before_it_is_handed_out(self) -> None:
+        def late(heard: Heard, line: socket.socket) -> bool:
+            time.sleep(1.8)  # of a TTL of two seconds
+            return answer(201, HELD)(heard, line)
+
+        server = self.server(late, answer(200, self.RENEWED), answer(204))
+        lock = self.client(server, timeout=BOUND).lock("n")
+        self.assertEqual([heard.method for heard in server.heard], ["POST", "PUT"])
+        lock.release()
+
+    def test_a_wait_goes_on_through_an_outage(self) -> None:
+        heard = self.acquire(
+            answer(202, self.QUEUED), silence, problem(503, "unavailable"), answer(200, HELD), answer(200, self.RENEWED)
+        )
+        self.assertEqual([each.method for each in heard], ["POST", "GET", "GET", "GET", "PUT"])
 
 
 @unittest.skipUnless(TLS, "the certificate is made by: go test ./sdk/python")

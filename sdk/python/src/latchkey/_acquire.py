@@ -11,6 +11,7 @@ from latchkey._abort import Abort
 from latchkey._api import Api, ask_request, claim_request
 from latchkey._calls import Backoff, Request
 from latchkey._clock import clock
+from latchkey._heartbeat import margin
 from latchkey.errors import (
     InvalidRequest,
     LatchkeyError,
@@ -72,6 +73,10 @@ class Grant:
     sent: float
     ttl: float
 
+    def fresh(self) -> bool:
+        """Whether there is time left to use it: the answer may have been slow, or this process paused."""
+        return clock() < self.sent + self.ttl - margin(self.ttl)
+
 
 class Acquisition:
     """One attempt to get one lock."""
@@ -88,7 +93,10 @@ class Acquisition:
         try:
             while True:
                 try:
-                    return keep(self._take())
+                    grant = self._take()
+                    while not grant.fresh():
+                        grant = self._confirm(grant.claim)
+                    return keep(grant)
                 except (LockNotFound, PlaceLost) as gone:
                     if clock() >= self._end:
                         raise NotAcquired(self._want.name) from gone

@@ -73,7 +73,7 @@ class Calls:
     """timeout bounds a request beyond what it waits for, in seconds."""
 
     def __init__(
-        self, servers: Sequence[Server], headers: Mapping[str, str], timeout: float, tls: ssl.SSLContext
+        self, servers: Sequence[Server], headers: Mapping[str, str], timeout: float, tls: Optional[ssl.SSLContext]
     ) -> None:
         self.servers = servers
         self.timeout = timeout

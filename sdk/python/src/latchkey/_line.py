@@ -76,7 +76,7 @@ class NoAnswer(Exception):
 class Line:
     """A connection. It is used by one thread at a time."""
 
-    def __init__(self, server: Server, tls: ssl.SSLContext, bound: float) -> None:
+    def __init__(self, server: Server, tls: Optional[ssl.SSLContext], bound: float) -> None:
         try:
             self._socket = _connect(server, tls, clock() + min(bound, LONGEST_CONNECT))
         except (OSError, UnicodeError) as err:
@@ -135,7 +135,7 @@ class Line:
         self._socket.close()
 
 
-def _connect(server: Server, tls: ssl.SSLContext, until: float) -> socket.socket:
+def _connect(server: Server, tls: Optional[ssl.SSLContext], until: float) -> socket.socket:
     addresses = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     failure: Optional[OSError] = None
     for tried, (family, kind, proto, _, address) in enumerate(addresses):
@@ -146,7 +146,7 @@ def _connect(server: Server, tls: ssl.SSLContext, until: float) -> socket.socket
             sock.connect(address)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _probe(sock)
-            if server.tls:
+            if tls is not None and server.tls:
                 sock.settimeout(_left(until))
                 return tls.wrap_socket(sock, server_hostname=server.host)
             return sock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections import deque
-from typing import Deque, Dict
+from typing import Deque, Dict, Optional
 
 from latchkey._clock import clock
 from latchkey._line import Line, Server
@@ -18,7 +18,7 @@ MOST_IDLE = 16
 class Pool:
     """Takes no lock, so that a fork in the middle of a call leaves none taken in the child."""
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
+    def __init__(self, tls: Optional[ssl.SSLContext]) -> None:
         self._tls = tls
         self._begin()
 

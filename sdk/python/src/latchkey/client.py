@@ -56,8 +56,10 @@ class Client:
     ) -> None:
         if not timeout > 0:
             raise ValueError("timeout is a number of seconds above 0")
-        tls = ssl_context if ssl_context is not None else ssl.create_default_context()
-        self._api = Api(Calls(parse_servers(servers), headers or {}, timeout, tls))
+        parsed = parse_servers(servers)
+        if ssl_context is None and any(server.tls for server in parsed):
+            ssl_context = ssl.create_default_context()
+        self._api = Api(Calls(parsed, headers or {}, timeout, ssl_context))
         self._new_abort: Callable[[], Abort] = Abort
 
     def _ended_by(self, abort: Abort) -> Client:
