@@ -56,11 +56,18 @@ class Replica:
             )
 
             def serves() -> bool:
-                found = re.search(rb"listens on (http://[^,\s\"]+)", Path(log.name).read_bytes())
-                self.url = found.group(1).decode() if found else ""
+                said = Path(log.name).read_text()
+                if self._process.poll() is not None:
+                    raise AssertionError(f"a replica ended: {said}")
+                found = re.search(r"listens on (http://[^,\s\"]+)", said)
+                self.url = found.group(1) if found else ""
                 return bool(found)
 
-            eventually("a replica serves", serves)
+            try:
+                eventually("a replica serves", serves)
+            except BaseException:
+                self.kill()
+                raise
 
     @property
     def address(self) -> Tuple[str, int]:
