@@ -134,14 +134,14 @@ class Heartbeat:
     def _lose(self, loss: LockNotHeld) -> None:
         self._loss = loss
         self._changed.notify_all()
+        level = logging.DEBUG if self._stopped else logging.WARNING
         told, self._told = self._told, []
-        self._announce(told, loss)
+        self._announce([lambda loss: log.log(level, "%s", loss), *told], loss)
 
     def _announce(self, told: List[Callable[[LockNotHeld], None]], loss: LockNotHeld) -> None:
-        intended = self._stopped
+        """Tells from another thread, as whoever is told may do anything."""
 
         def announce() -> None:
-            log.log(logging.DEBUG if intended else logging.WARNING, "%s", loss)
             for tell in told:
                 tell(loss)
 
