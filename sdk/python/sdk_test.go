@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"io/fs"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -105,9 +106,29 @@ func findPython(t *testing.T) string {
 
 func buildBinary(t *testing.T) string {
 	t.Helper()
+	dependOnSources(t)
 	binary := filepath.Join(t.TempDir(), "latchkey")
 	run(t, os.Environ(), "go", "build", "-o", binary, "github.com/latchkey/latchkey/cmd/latchkey")
 	return binary
+}
+
+// dependOnSources looks at what is run here, as go test takes an earlier result if nothing that it saw has changed.
+func dependOnSources(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || len(entry.Name()) > 2 && entry.Name()[0] == '.'):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".py"):
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func contractAsJSON(t *testing.T) string {

@@ -62,11 +62,12 @@ class TestLines(LineTest):
             lambda client: client.claim("n", lease_id="l"),
         )
         for call in calls:
-            server = self.server(answer(200, HELD), silence, answer(200, HELD))
-            client = self.client(server)
+            server, other = self.server(answer(200, HELD), silence, answer(200, HELD)), self.server(answer(200, HELD))
+            client = self.client(server, other)
             client.get("a")
             call(client)
             self.assertEqual([heard.connection for heard in server.heard], [0, 0, 1])
+            self.assertEqual(other.heard, [], "that an idle line was cut says nothing against its server")
 
     def test_a_claim_without_a_key_is_not_sent_twice(self) -> None:
         for failure in (silence, answer(502), answer(504), problem(503, "outcome_unknown"), problem(500, "internal")):

@@ -199,6 +199,10 @@ class TestForksAndThreads(ServiceTest):
             "    assert os.WEXITSTATUS(status) == 21, status\n"
             "    lock.check()\n"
             "    assert client.get(lock.id).held\n"
+            "    pid = os.fork()\n"
+            "if pid == 0: sys.exit(22)  # having left the block, which must not raise either\n"
+            "_, status = os.waitpid(pid, 0)\n"
+            "assert os.WEXITSTATUS(status) == 22, status\n"
         )
         self.run_python(program, fresh_name())
 
