@@ -40,10 +40,11 @@ class TestLines(LineTest):
         self.assertEqual(server.connections, 1)
 
     def test_a_line_that_was_cut_while_idle_is_not_used(self) -> None:
-        closed = threading.Event()
+        idle, closed = threading.Event(), threading.Event()
 
         def once(heard: Heard, line: socket.socket) -> bool:
             answer(200, HELD)(heard, line)
+            idle.wait(BOUND)
             line.shutdown(socket.SHUT_RDWR)
             closed.set()
             return False
@@ -51,6 +52,7 @@ class TestLines(LineTest):
         server = self.server(once, answer(200, HELD))
         client = self.client(server)
         client.get("a")
+        idle.set()
         closed.wait(BOUND)
         client.claim("n")
         self.assertEqual([(heard.connection, heard.method) for heard in server.heard], [(0, "GET"), (1, "POST")])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import unittest
+import weakref
 from contextlib import suppress
 from typing import List
 
@@ -178,6 +180,15 @@ class TestLeases(ServiceTest):
             self.assertTrue(second.held and lease.held)
             self.other.lock(self.name).release()
         self.assertEqual(self.claims(self.other, self.name + "/2"), ())
+
+    def test_a_long_lease_does_not_remember_released_locks(self) -> None:
+        with self.one.lease() as lease:
+            lock = lease.lock(self.name)
+            lock.release()
+            kept = weakref.ref(lock)
+            del lock
+            gc.collect()
+            self.assertIsNone(kept())
 
     def test_the_end_of_a_lease_is_the_loss_of_what_is_on_it(self) -> None:
         losses: List[LockNotHeld] = []

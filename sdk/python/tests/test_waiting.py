@@ -167,6 +167,41 @@ class TestWaiting(ServiceTest):
         self.assertEqual(self.claims(self.one, self.name), ())
 
 
+FORKING = """
+import os, sys, latchkey
+
+def use(client, lock):
+    for _ in range(100):
+        assert client.get(lock.id).name == lock.name
+
+client = latchkey.Client(sys.argv[1])
+with client.lock(sys.argv[2]) as lock:
+    pid = os.fork()
+    if pid == 0:
+        assert not lock.held and lock.remaining() == 0 and not lock.release()
+        try:
+            lock.check()
+        except latchkey.LockNotHeld:
+            pass
+        else:
+            raise AssertionError
+        with client.lock(sys.argv[2] + "/child") as own:
+            use(client, own)
+            own.check()
+        sys.exit(21)  # through the end of the block, which must not release
+    use(client, lock)
+    _, status = os.waitpid(pid, 0)
+    assert os.WEXITSTATUS(status) == 21, status
+    lock.check()
+    assert client.get(lock.id).held
+    pid = os.fork()
+if pid == 0:
+    sys.exit(22)  # having left the block, which must not raise either
+_, status = os.waitpid(pid, 0)
+assert os.WEXITSTATUS(status) == 22, status
+"""
+
+
 class TestForksAndThreads(ServiceTest):
     def test_many_threads_share_a_client(self) -> None:
         client, name = self.client(replica.url), fresh_name()
@@ -183,28 +218,7 @@ class TestForksAndThreads(ServiceTest):
         self.assertEqual(tokens, sorted(set(tokens)))
 
     def test_a_client_goes_on_in_a_forked_process(self) -> None:
-        program = (
-            "import os, sys, latchkey\n"
-            "client = latchkey.Client(sys.argv[1])\n"
-            "with client.lock(sys.argv[2]) as lock:\n"
-            "    pid = os.fork()\n"
-            "    if pid == 0:\n"
-            "        assert not lock.held and lock.remaining() == 0 and not lock.release()\n"
-            "        try: lock.check()\n"
-            "        except latchkey.LockNotHeld: pass\n"
-            "        else: raise AssertionError\n"
-            "        with client.lock(sys.argv[2] + '/child') as own: own.check()\n"
-            "        sys.exit(21)  # through the end of the block, which must not release\n"
-            "    _, status = os.waitpid(pid, 0)\n"
-            "    assert os.WEXITSTATUS(status) == 21, status\n"
-            "    lock.check()\n"
-            "    assert client.get(lock.id).held\n"
-            "    pid = os.fork()\n"
-            "if pid == 0: sys.exit(22)  # having left the block, which must not raise either\n"
-            "_, status = os.waitpid(pid, 0)\n"
-            "assert os.WEXITSTATUS(status) == 22, status\n"
-        )
-        self.run_python(program, fresh_name())
+        self.run_python(FORKING, fresh_name())
 
     def test_an_interpreter_ends_quietly_with_a_lock_still_held(self) -> None:
         program = (

@@ -135,7 +135,7 @@ class Calls:
         try:
             answer = self._exchange(self.servers[chosen], request, bound, abort)
             if 200 <= answer.status < 300:
-                return Outcome(_read(answer, read), answer.sent, answer.unsure)
+                return Outcome(_read(self.servers[chosen], answer, read), answer.sent, answer.unsure)
             problem = _problem(answer)
         except (NotSent, NoAnswer):
             self._leave(chosen)
@@ -183,7 +183,7 @@ class Calls:
         try:
             return self.pool.connect(server, bound)
         except NotSent as err:
-            raise NoAnswer(err) from err  # the first try may have arrived
+            raise NoAnswer(server, err) from err  # the first try may have arrived
 
 
 def _own_spelling(headers: Mapping[str, str]) -> Dict[str, str]:
@@ -193,11 +193,11 @@ def _own_spelling(headers: Mapping[str, str]) -> Dict[str, str]:
     return spelled
 
 
-def _read(answer: Answer, read: Callable[[object], T]) -> T:
+def _read(server: Server, answer: Answer, read: Callable[[object], T]) -> T:
     try:
         return read(json.loads(answer.body) if answer.body else None)
     except (ValueError, RecursionError) as err:
-        raise NoAnswer(Malformed(f"{answer.status} with a body that is not latchkey's: {err}")) from err
+        raise NoAnswer(server, Malformed(f"{answer.status} with a body that is not latchkey's: {err}")) from err
 
 
 def _problem(answer: Answer) -> ProblemError:

@@ -68,8 +68,8 @@ class NotSent(Exception):
 class NoAnswer(Exception):
     """The request may have been done. at_once says that the line was dead already, from before."""
 
-    def __init__(self, cause: BaseException, at_once: bool = False) -> None:
-        super().__init__(str(cause) or type(cause).__name__)
+    def __init__(self, server: Server, cause: BaseException, at_once: bool = False) -> None:
+        super().__init__(f"{server.authority}: {str(cause) or type(cause).__name__}")
         self.at_once = at_once
 
 
@@ -80,7 +80,8 @@ class Line:
         try:
             self._socket = _connect(server, tls, clock() + min(bound, LONGEST_CONNECT))
         except (OSError, UnicodeError) as err:
-            raise NotSent(str(err) or type(err).__name__) from err
+            raise NotSent(f"{server.authority}: {str(err) or type(err).__name__}") from err
+        self._server = server
         self._http = http.client.HTTPConnection(server.host, server.port)
         self._used = False
         self.idle_since = 0.0
@@ -106,7 +107,7 @@ class Line:
                 raise http.client.HTTPException("the answer is cut off, or larger than any of latchkey's")
         except (OSError, http.client.HTTPException) as err:
             abort.check()
-            raise NoAnswer(err, self._used and not answered and isinstance(err, ConnectionError)) from err
+            raise NoAnswer(self._server, err, self._used and not answered and isinstance(err, ConnectionError)) from err
         finally:
             abort.unwatch()
         self._used = True
