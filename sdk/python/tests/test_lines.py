@@ -13,7 +13,7 @@ from typing import Callable, List, Tuple
 
 from latchkey import Client, LockUncertain, Overloaded, ProblemError, Unavailable, Unreachable
 from tests.scripted import HELD, Heard, Script, Scripted, answer, problem, silence
-from tests.support import BOUND, eventually
+from tests.support import BOUND, InThread, eventually
 
 TLS = os.environ.get("LATCHKEY_TEST_TLS", "")
 KEY = "k" * 16
@@ -167,6 +167,28 @@ class TestLines(LineTest):
         self.assertGreater(len(server.heard), 2, "it was tried again")
         with self.assertRaises(ProblemError):
             lock.release()
+
+    def test_leaving_after_a_loss_is_quick_though_nobody_answers(self) -> None:
+        over = threading.Event()
+        self.addCleanup(over.set)
+
+        def hang(heard: Heard, line: socket.socket) -> bool:
+            over.wait()
+            return False
+
+        first, second = self.server(answer(201, HELD), hang), self.server(hang)
+
+        def lose() -> None:
+            with self.client(first, second, timeout=600).lock("n") as lock:
+                lock.lost.wait()
+
+        with self.assertRaises(LockUncertain):
+            InThread(lose).result()
+
+        def tried(server: Scripted) -> bool:
+            return any(heard.method == "DELETE" for heard in server.heard)
+
+        self.assertTrue(tried(first) and tried(second), "they share the time")
 
     def test_an_overloaded_service_is_left_with_its_own_error(self) -> None:
         server = self.server(problem(503, "overloaded"))
