@@ -283,7 +283,7 @@ class TestTLS(LineTest):
             eventually("it is renewed", lambda: len(server.heard) >= 3)
             self.assertTrue(lock.held)
             lock.release()
-        self.assertLessEqual(server.connections, 2)
+        self.assertEqual(server.connections, 1)
 
     def test_a_certificate_that_nobody_vouches_for_is_refused(self) -> None:
         server = self.server(answer(200, HELD))

@@ -1,7 +1,7 @@
 """Distributed locks by latchkey: leases that renew themselves, waiting in line, and fencing tokens."""
 
 from latchkey._version import __version__
-from latchkey.aio import AsyncClient, AsyncLease, AsyncLock
+from latchkey.aio import AsyncClient, AsyncLease, AsyncLock, AsyncLoss
 from latchkey.client import Client
 from latchkey.errors import (
     PROBLEMS,
@@ -44,6 +44,7 @@ __all__ = [
     "AsyncClient",
     "AsyncLease",
     "AsyncLock",
+    "AsyncLoss",
     "Claim",
     "ClaimPage",
     "Client",

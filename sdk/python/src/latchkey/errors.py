@@ -1,4 +1,7 @@
-"""What can go wrong. Every error of this package is a LatchkeyError."""
+"""What can go wrong. Every error of this package is a LatchkeyError.
+
+Each keeps the arguments that it was made with, and makes its text of them: so it can be pickled, as between processes.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,16 @@ class NotAcquired(LatchkeyError):
     """
 
     def __init__(self, name: str, problem: Optional[Problem] = None) -> None:
+        super().__init__(name, problem)
         by = problem.holder if problem else None
         self.name = name
         self.holder: Optional[str] = by.holder if by else None
         self.metadata: Mapping[str, str] = by.metadata if by else {}
         self.fencing_token: Optional[int] = by.fencing_token if by else None
         self.queue_length: Optional[int] = problem.queue_length if problem else None
-        super().__init__(f"{name!r} is held by {self.holder or 'another'}")
+
+    def __str__(self) -> str:
+        return f"{self.name!r} is held by {self.holder or 'another'}"
 
 
 class LockNotHeld(LatchkeyError):
@@ -48,8 +54,11 @@ class StaleToken(LatchkeyError):
     """A token lower than the highest that was accepted: whoever sent it is not the holder any more."""
 
     def __init__(self, name: str, token: int, highest: int) -> None:
+        super().__init__(name, token, highest)
         self.name, self.token, self.highest = name, token, highest
-        super().__init__(f"token {token} for {name!r} is stale: {highest} was accepted")
+
+    def __str__(self) -> str:
+        return f"token {self.token} for {self.name!r} is stale: {self.highest} was accepted"
 
 
 class ProblemError(LatchkeyError):
@@ -64,13 +73,16 @@ class ProblemError(LatchkeyError):
     unsure = False
 
     def __init__(self, problem: Problem, retry_after: Optional[float] = None) -> None:
+        super().__init__(problem, retry_after)
         self.problem = problem
         self.status, self.code = problem.status, problem.code
         self.title, self.detail = problem.title, problem.detail
         self.retry_after = retry_after
-        places = "; ".join(f"{fault.place}: {fault.detail}" for fault in problem.errors)
-        text = problem.detail + (f" ({places})" if places else "")
-        super().__init__(f"{problem.status} {problem.code or problem.title}: {text}")
+
+    def __str__(self) -> str:
+        places = "; ".join(f"{fault.place}: {fault.detail}" for fault in self.problem.errors)
+        text = self.detail + (f" ({places})" if places else "")
+        return f"{self.status} {self.code or self.title}: {text}"
 
 
 class InvalidRequest(ProblemError):

@@ -6,6 +6,7 @@ import abc
 import logging
 import math
 import os
+from contextlib import suppress
 from types import TracebackType
 from typing import Callable, Mapping, Optional, Tuple, Type, TypeVar
 
@@ -220,8 +221,13 @@ def take_lease(
 ) -> Lease:
     """Makes a lease and keeps it."""
     made = api.create_lease(ttl, holder, metadata, abort)
-    beat = heartbeat(api, "lease", made.value.id, made.sent, made.value.ttl_seconds)
-    return Lease(api, made.value.id, beat, on_lost)
+    try:
+        beat = heartbeat(api, "lease", made.value.id, made.sent, made.value.ttl_seconds)
+        return Lease(api, made.value.id, beat, on_lost)
+    except BaseException:
+        with suppress(LatchkeyError):
+            api.remove_lease(made.value.id, clock() + CLEANUP_BOUND, Abort(), strict=True)
+        raise
 
 
 def heartbeat(api: Api, what: str, lease_id: str, sent: float, ttl: float) -> Heartbeat:
