@@ -11,7 +11,7 @@ import time
 import unittest
 from typing import Callable, List, Tuple
 
-from latchkey import Client, LockUncertain, Overloaded, ProblemError, Unavailable, Unreachable
+from latchkey import Client, InvalidRequest, LockUncertain, Overloaded, ProblemError, Unavailable, Unreachable
 from tests.scripted import HELD, Heard, Script, Scripted, answer, problem, silence
 from tests.support import BOUND, InThread, eventually
 
@@ -258,6 +258,22 @@ class TestAcquisition(LineTest):
         lock = self.client(server, timeout=BOUND).lock("n")
         self.assertEqual([heard.method for heard in server.heard], ["POST", "PUT"])
         lock.release()
+
+    def test_a_server_that_does_not_wait_is_left_for_another(self) -> None:
+        leaving = self.server(answer(202, self.QUEUED), answer(200, self.QUEUED))
+        staying = self.server(answer(200, HELD), answer(200, self.RENEWED), answer(204))
+        self.client(leaving, staying).lock("n", wait=BOUND).release()
+        self.assertEqual([heard.method for heard in leaving.heard], ["POST", "GET"])
+
+    def test_nothing_is_taken_back_that_cannot_be_there(self) -> None:
+        server = self.server(problem(400, "invalid_request"))
+        with self.assertRaises(InvalidRequest):
+            self.client(server).lock("n")
+        self.assertEqual(len(server.heard), 1)
+        lost = self.server(silence)
+        with self.assertRaises(Unreachable) as raised:
+            self.client(lost, timeout=0.6).claim("n")
+        self.assertTrue(raised.exception.unsure)
 
     def test_a_wait_goes_on_through_an_outage(self) -> None:
         heard = self.acquire(

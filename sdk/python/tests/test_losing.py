@@ -122,6 +122,19 @@ class TestLosing(ServiceTest):
             self.assertIsInstance(lock.lost.cause, LockUncertain)
         eventually("each is told, but not the one that was released", lambda: len(losses) == 3)
 
+    def test_a_wait_on_a_lease_that_was_cut_off_ends_in_no_lock(self) -> None:
+        proxy = self.proxy(replica)
+        with self.other.lock(self.name):
+            lease = self.client(proxy.url).lease(ttl=SHORT_TTL)
+            waiting = InThread(lambda: lease.lock(self.name, wait=BOUND))
+            self.await_claims(self.other, self.name, 2)
+            proxy.hold()
+            self.assertTrue(lease.lost.wait(SHORT_TTL + 1))
+            proxy.flow()
+        with self.assertRaises(LockNotHeld):
+            waiting.result()
+        self.await_claims(self.other, self.name, 0)
+
 
 PAUSED = """
 import sys, latchkey

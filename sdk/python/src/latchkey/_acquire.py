@@ -84,6 +84,7 @@ class Acquisition:
     def __init__(self, api: Api, want: Wanted, abort: Abort) -> None:
         self._api, self._want, self._abort = api, want, abort
         self._end = clock() + want.wait
+        self._claimed = False
         self._id: Optional[str] = None
         self._slice = LONGEST_SLICE
 
@@ -108,24 +109,30 @@ class Acquisition:
             raise NotAcquired(self._want.name, held.problem) from held
         except LeaseNotFound as gone:
             raise LockLost(f"lock {self._want.name!r}: {gone.detail}") from gone
-        except BaseException:
-            self._leave()
+        except BaseException as err:
+            if self._id is not None or (self._claimed and getattr(err, "unsure", True)):
+                self._leave()
             raise
 
     def _begin_again(self) -> None:
         log.info("lock %r: the place in the queue was lost, claiming again", self._want.name)
         self._want = replace(self._want, key=_new_key())
-        self._id = None
+        self._claimed, self._id = False, None
 
     def _take(self) -> Grant:
         # Without waiting: so the id is known from the first answer on, and a place can always be left.
         until = max(self._end, self._api.until())
+        self._claimed = True
         outcome = self._api.claim(self._claim(queue=self._want.wait > 0), until, self._abort)
-        claim = outcome.value
-        self._id = claim.id
-        if claim.held:
-            return Grant(claim, outcome.sent, claim.ttl_seconds)
+        self._id = outcome.value.id
+        if outcome.value.held:
+            return Grant(outcome.value, outcome.sent, outcome.value.ttl_seconds)
+        return self._wait()
+
+    def _wait(self) -> Grant:
+        backoff = Backoff()
         while (seconds := self._seconds()) > 0:
+            asked = clock()
             try:
                 claim = self._api.calls.call(self._ask, Claim.read, self._end, self._abort, strict=True).value
             except InvalidRequest:
@@ -136,6 +143,10 @@ class Acquisition:
                 continue
             if claim.held:
                 return self._confirm(claim)
+            if clock() - asked < seconds / 2:
+                # It did not wait: it is going away.
+                self._api.calls.turn()
+                self._abort.sleep(backoff.next())
         self._abort.sleep(max(self._end - clock(), 0))
         return self._last_try()
 

@@ -6,7 +6,7 @@ import json
 import random
 import ssl
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, Generic, Mapping, Optional, Sequence, TypeVar
+from typing import Callable, Dict, Generic, Mapping, Optional, Sequence, TypeVar, Union
 from urllib.parse import quote
 
 from latchkey._abort import Abort
@@ -103,7 +103,7 @@ class Calls:
             if strict or untried <= 0:
                 left = until - clock()
                 bound = min(bound, left if request.wait or untried <= 0 else left / untried)
-            failure: Exception
+            failure: Union[Unreachable, ProblemError]
             try:
                 outcome = self.attempt(request, read, bound, abort)
                 return replace(outcome, unsure=unsure or outcome.unsure)
@@ -113,12 +113,10 @@ class Calls:
                 failure = Unreachable(f"no answer: {err}")
                 unsure = True
             except ProblemError as err:
-                if not _worth_repeating(err):
-                    err.unsure = unsure or err.unsure
-                    raise
                 failure = err
-                unsure = unsure or _perhaps_done(err)
-            if unsure and not request.repeatable:
+                unsure = unsure or err.unsure or _perhaps_done(err)
+            failure.unsure = unsure
+            if not _worth_repeating(failure) or (unsure and not request.repeatable):
                 raise failure
             tried += 1
             if tried < len(self.servers) and not (strict and clock() >= until):
@@ -143,6 +141,10 @@ class Calls:
         if _worth_repeating(problem):
             self._leave(chosen)
         raise problem
+
+    def turn(self) -> None:
+        """The next attempt goes to another server."""
+        self._leave(self._preferred)
 
     def _leave(self, server: int) -> None:
         if self._preferred == server:
@@ -213,8 +215,10 @@ def _problem(answer: Answer) -> ProblemError:
     return problem
 
 
-def _worth_repeating(problem: ProblemError) -> bool:
-    return problem.status in _ELSEWHERE and not isinstance(problem, PlaceLost)
+def _worth_repeating(failure: Union[Unreachable, ProblemError]) -> bool:
+    if isinstance(failure, Unreachable):
+        return True
+    return failure.status in _ELSEWHERE and not isinstance(failure, PlaceLost)
 
 
 def _perhaps_done(problem: ProblemError) -> bool:

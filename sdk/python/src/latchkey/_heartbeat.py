@@ -60,9 +60,10 @@ class Heartbeat:
 
     def remaining(self) -> float:
         """Seconds in which nobody else can be granted what is held on this."""
-        if self.loss() is not None or self._stopped:
+        if self.loss() is not None:
             return 0.0
-        return max(self._sent + self._ttl - clock(), 0.0)
+        with self._changed:
+            return 0.0 if self._stopped else max(self._sent + self._ttl - clock(), 0.0)
 
     def loss(self) -> Optional[LockNotHeld]:
         """Why the lease may not be counted on any more, None while it may."""

@@ -15,7 +15,9 @@ class LatchkeyError(Exception):
 
 
 class Unreachable(LatchkeyError):
-    """No server gave an answer in the time there was. What was asked may or may not have been done."""
+    """No server gave an answer in the time there was. unsure says that what was asked may have been done."""
+
+    unsure = False
 
 
 class NotAcquired(LatchkeyError):
@@ -65,8 +67,8 @@ class ProblemError(LatchkeyError):
     """The service refused or failed. Branch on the class or on code; an unknown code is of this class itself.
 
     status is the HTTP status. code is empty when the answer was no problem document: then it came from something before
-    the service. retry_after is in seconds, None when the answer had none. unsure says that an earlier try of the same
-    call was not answered, so it may have been done.
+    the service. retry_after is in seconds, None when the answer had none. unsure says that this try or an earlier one of the
+    same call may have been done.
     """
 
     code = ""

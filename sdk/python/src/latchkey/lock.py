@@ -182,6 +182,7 @@ class Lease(Held):
 
         def keep(grant: Grant) -> Lock:
             self._beat.renewed(grant.sent, grant.ttl)
+            self.check()
             return Lock(self._api, grant.claim, self._beat, True, on_lost)
 
         try:
