@@ -182,6 +182,8 @@ class TestAsync(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(LockNotFound):
             await self.client.get(claim.id)
         lease = await self.client.create_lease(ttl=10)
+        on_lease = await self.client.claim(self.name, lease_id=lease.id)
+        self.assertEqual([claim async for claim in self.client.iterate(name=self.name)], [on_lease])
         self.assertEqual((await self.client.get_lease(lease.id)).ttl_seconds, 10)
         self.assertTrue(await self.client.end_lease(lease.id))
 

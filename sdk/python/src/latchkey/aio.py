@@ -6,7 +6,20 @@ from __future__ import annotations
 import asyncio
 import ssl
 from types import TracebackType
-from typing import Any, Callable, Coroutine, Generator, Generic, Iterable, Mapping, Optional, Type, TypeVar, Union
+from typing import (
+    Any,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Generic,
+    Iterable,
+    Mapping,
+    Optional,
+    Type,
+    TypeVar,
+    Union,
+)
 
 from latchkey._abort import Abort
 from latchkey._acquire import wanted
@@ -277,6 +290,19 @@ class AsyncClient:
         return await self._call(
             lambda client: client.list(name=name, prefix=prefix, state=state, limit=limit, cursor=cursor)
         )
+
+    async def iterate(
+        self, *, name: Optional[str] = None, prefix: Optional[str] = None, state: Optional[str] = None
+    ) -> AsyncIterator[Claim]:
+        """As Client.iterate, for async for."""
+        cursor: Optional[str] = None
+        while True:
+            page = await self.list(name=name, prefix=prefix, state=state, cursor=cursor)
+            for claim in page.locks:
+                yield claim
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     async def create_lease(
         self, *, ttl: Optional[int] = None, holder: Optional[str] = None, metadata: Optional[Mapping[str, str]] = None
