@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,7 +122,7 @@ func dependOnSources(t *testing.T) {
 			return err
 		case entry.IsDir() && (entry.Name() == "node_modules" || len(entry.Name()) > 2 && entry.Name()[0] == '.'):
 			return fs.SkipDir
-		case strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".py"):
+		case slices.Contains([]string{".go", ".py", ".md"}, filepath.Ext(path)):
 			_, err = os.Stat(path)
 		}
 		return err
