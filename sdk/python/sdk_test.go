@@ -1,6 +1,7 @@
 package python
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -23,9 +24,10 @@ import (
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 const (
-	moduleBound   = 3 * time.Minute // for one module of tests, on a slow machine
-	modulesAtOnce = 4
-	mypy          = "mypy==1.18.2"
+	moduleBound    = 3 * time.Minute // for one module of tests, on a slow machine
+	interruptBound = 10 * time.Second
+	modulesAtOnce  = 4
+	mypy           = "mypy==1.18.2"
 )
 
 // TestPythonClient runs each module of the client's own tests, which start replicas of the real service on one etcd. It
@@ -175,13 +177,15 @@ func certificate(t *testing.T) string {
 	return folder
 }
 
-// run runs a program within the bound, and shows what it said.
+// run runs a program within the bound, and shows what it said. One that is overdue is interrupted, to stop what it started.
 func run(t *testing.T, environment []string, program string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), moduleBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = environment
-	overdue := time.AfterFunc(moduleBound, func() { cmd.Process.Kill() })
-	defer overdue.Stop()
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = interruptBound
 	out, err := cmd.CombinedOutput()
 	if len(out) > 0 {
 		t.Logf("%s", out)

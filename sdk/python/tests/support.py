@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -54,6 +55,7 @@ class Replica:
             self._process = subprocess.Popen(
                 [BINARY, "serve", "--listen=127.0.0.1:0", f"--etcd-endpoints={ETCD}", *flags], stderr=log, stdout=log
             )
+            atexit.register(self.kill)  # unittest runs no cleanups when it is interrupted
 
             def serves() -> bool:
                 said = Path(log.name).read_text()
@@ -75,6 +77,7 @@ class Replica:
         return host, int(port)
 
     def kill(self) -> None:
+        atexit.unregister(self.kill)
         self._process.kill()
         self._process.wait()
 
