@@ -11,7 +11,7 @@ import time
 import unittest
 from typing import Callable, List, Tuple
 
-from latchkey import Client, InvalidRequest, LockUncertain, Overloaded, ProblemError, Unavailable, Unreachable
+from latchkey import Client, InvalidRequest, LockUncertain, NotAcquired, Overloaded, ProblemError, Unavailable, Unreachable
 from tests.scripted import HELD, Heard, Script, Scripted, answer, problem, silence
 from tests.support import BOUND, InThread, eventually
 
@@ -32,6 +32,14 @@ class LineTest(unittest.TestCase):
 
 
 class TestLines(LineTest):
+    def test_a_claim_that_stands_on_after_its_wait_is_given_back(self) -> None:
+        queued = {key: value for key, value in HELD.items() if key != "fencing_token"}
+        queued.update(state="queued", position=1)
+        server = self.server(answer(202, queued), answer(202, queued), answer(204))
+        with self.assertRaises(NotAcquired):
+            self.client(server).lock("n")
+        self.assertEqual([heard.method for heard in server.heard], ["POST", "POST", "DELETE"])
+
     def test_a_line_is_used_again(self) -> None:
         server = self.server(answer(200, HELD))
         client = self.client(server)

@@ -183,6 +183,10 @@ class Acquisition:
     def _last_try(self) -> Grant:
         """The same claim without queue: held after all, or the place is left and the answer says who holds."""
         outcome = self._api.claim(self._claim(queue=False), clock() + CLEANUP_BOUND, self._abort, strict=True)
+        if not outcome.value.held:
+            # It stands on, as another request of ours may wait for it at another server: one whose line broke, say.
+            self._leave()
+            raise NotAcquired(self._want.name)
         return Grant(outcome.value, outcome.sent, outcome.value.ttl_seconds)
 
     def _leave(self) -> None:
