@@ -1,5 +1,6 @@
 import type { Clock } from "./clock.js";
 import { LockLostError, LockReleasedError, LockUncertainError, type LockNotHeldError } from "./errors.js";
+import { Part } from "./part.js";
 import { alarm } from "./timers.js";
 
 const LEAST_MARGIN_MS = 250;
@@ -88,29 +89,36 @@ export class Hold {
       return;
     }
     this.#finish(new LockReleasedError(`${this.#what} was released`));
-    for (const part of [...this.#parts]) {
-      part.lose(new LockLostError(`${this.#what} was released, and with it all that was held on it`));
-    }
   }
 
   /** A hold on the same lease: it ends with this one, or before. */
   part(what: string): Part {
     const part = new Part(what, this, () => this.#parts.delete(part));
     this.#parts.add(part);
+    if (this.end) {
+      this.#loseParts(this.end);
+    }
     return part;
   }
 
   #lose(why: LockNotHeldError): void {
     this.#finish(why);
     this.#controller.abort(why);
-    for (const part of [...this.#parts]) {
-      part.lose(why);
-    }
   }
 
   #finish(why: LockNotHeldError): void {
     this.#end = why;
     this.#stopAlarm();
+    this.#loseParts(why);
+  }
+
+  /** What is released here is lost to those who still use what was held on it. */
+  #loseParts(why: LockNotHeldError): void {
+    const released = why instanceof LockReleasedError;
+    const loss = released ? new LockLostError(`${why.message}, and with it all that was held on it`) : why;
+    for (const part of [...this.#parts]) {
+      part.lose(loss);
+    }
   }
 
   #watch(): void {
@@ -120,52 +128,5 @@ export class Hold {
         this.#watch();
       }
     });
-  }
-}
-
-/** The hold of one lock on a lease of many. */
-export class Part {
-  readonly #what: string;
-  readonly #whole: Hold;
-  readonly #parted: () => void;
-  readonly #controller = new AbortController();
-  #end: LockNotHeldError | undefined;
-
-  constructor(what: string, whole: Hold, parted: () => void) {
-    this.#what = what;
-    this.#whole = whole;
-    this.#parted = parted;
-  }
-
-  get end(): LockNotHeldError | undefined {
-    void this.#whole.end;
-    return this.#end;
-  }
-
-  get signal(): AbortSignal {
-    void this.end;
-    return this.#controller.signal;
-  }
-
-  remaining(): number {
-    return this.end ? 0 : this.#whole.remaining();
-  }
-
-  lose(why: LockNotHeldError): void {
-    if (!this.#end) {
-      this.#finish(why);
-      this.#controller.abort(why);
-    }
-  }
-
-  release(): void {
-    if (!this.end) {
-      this.#finish(new LockReleasedError(`${this.#what} was released`));
-    }
-  }
-
-  #finish(why: LockNotHeldError): void {
-    this.#end = why;
-    this.#parted();
   }
 }
