@@ -30,7 +30,7 @@ func TestTypeScriptClient(t *testing.T) {
 	run(t, []string{
 		"LATCHKEY_TEST_BINARY=" + binary,
 		"LATCHKEY_TEST_ETCD=" + etcdtest.Shared(t).Endpoint(),
-	}, "npm", "test", "--silent")
+	}, "npm", "test", "--loglevel=error")
 }
 
 func run(t *testing.T, env []string, name string, args ...string) {

@@ -1,4 +1,4 @@
-import { createServer, connect, type AddressInfo, type Server, type Socket } from "node:net";
+import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { after } from "node:test";
 
 /** A line between a client and a replica, which can be cut, hang, or lose answers. */
