@@ -1,6 +1,6 @@
 import { passes } from "./attempt.js";
 import type { Calls } from "./calls.js";
-import { LatchkeyError, NotAcquiredError } from "./errors.js";
+import { LatchkeyError, NotAcquiredError, UnexpectedAnswerError } from "./errors.js";
 import type { EventHook } from "./events.js";
 import { isOver } from "./heartbeat.js";
 import { InvalidRequestError, LeaseNotFoundError, LockHeldError, LockNotFoundError, PlaceLostError, ProblemError } from "./problems.js";
@@ -122,8 +122,9 @@ export class Acquisition {
       this.#id = claim.body.id;
       return claim;
     } catch (error) {
-      const refused = error instanceof ProblemError && error.status < 500 && this.#id === undefined;
-      this.#mayStand = !(refused || error instanceof LockHeldError || error instanceof PlaceLostError);
+      const notDone = error instanceof UnexpectedAnswerError || (error instanceof ProblemError && error.status < 500);
+      const gone = error instanceof LockHeldError || error instanceof PlaceLostError;
+      this.#mayStand = !gone && !(notDone && this.#id === undefined);
       throw error;
     }
   }

@@ -46,7 +46,7 @@ const whole: Check = (value) => Number.isSafeInteger(value) && (value as number)
 const positive: Check = (value) => Number.isSafeInteger(value) && (value as number) > 0;
 const absentOr = (check: Check): Check => (value) => value === undefined || check(value);
 
-const lock: Record<string, Check> = {
+const lock: { [field in keyof LockBody]?: Check } = {
   id: text,
   name: text,
   state: (value) => value === "held" || value === "queued",
@@ -55,13 +55,15 @@ const lock: Record<string, Check> = {
   lease_id: text,
   ttl_seconds: positive,
 };
-const lease: Record<string, Check> = { id: text, ttl_seconds: positive, fencing_token: absentOr(positive) };
+const lease: { [field in keyof LeaseBody]?: Check } = { id: text, ttl_seconds: positive, fencing_token: absentOr(positive) };
+const list: { [field in keyof LockList]?: Check } = { locks: listOf(lock), next_cursor: absentOr(text) };
+const status: { [field in keyof LeaseStatus]?: Check } = { ...lease, ttl_left_seconds: whole, locks: listOf(lock) };
 
 /** Reads an answer's body, or throws {@link UnexpectedAnswerError}: a page of a network says 200 too. */
 export const readLock = reader<LockBody>("a lock", (body) => fits(body, lock) && (body["state"] === "queued" || positive(body["fencing_token"])));
-export const readLockList = reader<LockList>("a list of locks", (body) => fits(body, { locks: listOf(lock), next_cursor: absentOr(text) }));
+export const readLockList = reader<LockList>("a list of locks", (body) => fits(body, list));
 export const readLease = reader<LeaseBody>("a lease", (body) => fits(body, lease));
-export const readLeaseStatus = reader<LeaseStatus>("a lease", (body) => fits(body, { ...lease, ttl_left_seconds: whole, locks: listOf(lock) }));
+export const readLeaseStatus = reader<LeaseStatus>("a lease", (body) => fits(body, status));
 export const readNothing = (status: number): void => {
   if (status !== 204) {
     throw new UnexpectedAnswerError(status, "204 was expected");
@@ -77,10 +79,10 @@ function reader<T>(what: string, check: (body: Record<string, unknown>) => boole
   };
 }
 
-function fits(body: Record<string, unknown>, fields: Record<string, Check>): boolean {
+function fits(body: Record<string, unknown>, fields: Readonly<Record<string, Check>>): boolean {
   return Object.entries(fields).every(([field, check]) => check(body[field]));
 }
 
-function listOf(fields: Record<string, Check>): Check {
+function listOf(fields: Readonly<Record<string, Check>>): Check {
   return (value) => Array.isArray(value) && value.every((item) => isObject(item) && fits(item, fields));
 }
