@@ -26,7 +26,7 @@ export class Line {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Resets what is connected and whoever connects. */
+  /** Closes what is connected and whoever connects. */
   cut(): void {
     this.#way = "cut";
     this.#reset();
@@ -62,13 +62,13 @@ export class Line {
       });
     }
     if (this.#way === "cut") {
-      near.resetAndDestroy();
+      near.destroy();
     }
   }
 
   #reset(): void {
     for (const end of this.#ends) {
-      end.resetAndDestroy();
+      end.destroy();
     }
   }
 }

@@ -10,7 +10,10 @@ const [replica] = await replicas(1, "--max-queue=1");
 /** A server that stands where the service should, and answers for itself. */
 async function standIn(answer: RequestListener): Promise<string> {
   const server = createServer(answer);
-  after(() => server.close());
+  after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
