@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import open from "sql.js";
 import { Client, FenceGuard, SqlFenceGuard, StaleTokenError, type Query } from "@latchkey/client";
-import { aName, replicas, SHORT_TTL } from "./service.js";
+import { aName, LEAST_TTL, replicas } from "./service.js";
 
 const [replica] = await replicas(1);
 const client = new Client(replica!.url);
@@ -77,7 +77,7 @@ test("a holder whose time has passed cannot write", async () => {
       throw error;
     }
   };
-  const paused = await client.createLock({ name, ttl_seconds: SHORT_TTL });
+  const paused = await client.createLock({ name, ttl_seconds: LEAST_TTL });
   await using next = await client.lock(name, { wait: 15 });
   await write(next.fencingToken, "paid by the next");
   await assert.rejects(write(paused.fencing_token!, "paid by the paused"), StaleTokenError);

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { describe, test } from "node:test";
 import { Client, LockLostError, LockNotHeldError, LockUncertainError, type ClientEvent } from "@latchkey/client";
-import { aName, BOUND_MS, eventually, fired, replicas, SHORT_TTL, within } from "./service.js";
+import { aName, BOUND_MS, eventually, fired, LEAST_TTL, replicas, SHORT_TTL, within } from "./service.js";
 import { Line } from "./line.js";
 
 const [replica] = await replicas(1);
@@ -77,7 +77,7 @@ describe("a lock that is lost", { concurrency: true }, () => {
 
   test("is seen as lost by a process that was stopped past its deadline, before it can do anything", async () => {
     const name = aName();
-    const holder = spawn(process.execPath, [new URL("./holder.js", import.meta.url).pathname, replica!.url, name, String(SHORT_TTL)], {
+    const holder = spawn(process.execPath, [new URL("./holder.js", import.meta.url).pathname, replica!.url, name, String(LEAST_TTL)], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     try {
@@ -118,7 +118,7 @@ describe("a lock that is held", { concurrency: true }, () => {
     assert.ok(new Set(gaps).size > 1, `no jitter: ${gaps}`);
     await lock.release();
     const renewals = sent.length;
-    await new Promise((resolve) => setTimeout(resolve, SHORT_TTL * 700));
+    await new Promise((resolve) => setTimeout(resolve, SHORT_TTL * 500));
     assert.equal(sent.length, renewals, "it was renewed after its release");
   });
 

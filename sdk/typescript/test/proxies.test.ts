@@ -28,7 +28,7 @@ describe("what is not the service", { concurrency: true }, () => {
       response.writeHead(201).end();
     });
     const moved = await standIn((request, response) => response.writeHead(307, { Location: elsewhere + request.url }).end());
-    const error = await new Client(moved, { requestTimeout: 0.2 }).lock("secret").catch((error: unknown) => error);
+    const error = await new Client(moved, { requestTimeout: 2 }).lock("secret").catch((error: unknown) => error);
     assert.ok(error instanceof UnreachableError && error.cause instanceof UnexpectedAnswerError);
     assert.equal(error.cause.status, 307);
     assert.equal(followed, 0);

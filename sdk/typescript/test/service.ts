@@ -6,8 +6,10 @@ import { createInterface } from "node:readline";
 
 /** How long anything may take that is waited for, in milliseconds. */
 export const BOUND_MS = 20_000;
-/** The least TTL that the tests' store grants, in seconds. */
-export const SHORT_TTL = 2;
+/** A TTL in seconds, for what is soon lost, and yet kept on a slow machine. */
+export const SHORT_TTL = 4;
+/** The least that the service grants, for what nobody renews. */
+export const LEAST_TTL = 2;
 
 const LOGGED = 4_000;
 
