@@ -92,5 +92,5 @@ function retryAfter(headers: Headers): number | undefined {
 
 /** Node's fetch says "fetch failed" and hides why in the cause. */
 function rootOf(error: unknown): unknown {
-  return error instanceof TypeError && error.cause instanceof Error && error.cause.message ? error.cause : error;
+  return error instanceof TypeError && error.cause instanceof Error ? error.cause : error;
 }

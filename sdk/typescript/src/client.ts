@@ -1,6 +1,7 @@
 import { Acquisition, randomKey, type Grant } from "./acquire.js";
 import { Calls, type LockFilter } from "./calls.js";
 import { Clock } from "./clock.js";
+import type { LockNotHeldError } from "./errors.js";
 import { guarded, type EventHook } from "./events.js";
 import { Heartbeat } from "./heartbeat.js";
 import { Hold } from "./hold.js";
@@ -10,8 +11,11 @@ import { Lock } from "./lock.js";
 import { given, timeoutOf, waitOf, waysTo, type CallOptions, type ClientOptions, type LeaseOptions, type LockOptions } from "./options.js";
 import { LeaseNotFoundError } from "./problems.js";
 import { Servers, type Effort } from "./servers.js";
-import { link } from "./signals.js";
+import { follow, link } from "./signals.js";
 import type { LeaseBody, LeaseRequest, LeaseStatus, LockBody, LockList, LockRequest } from "./wire.js";
+
+/** How long one server may be asked to release what is lost already, in milliseconds. */
+const LOST_MS = 2_000;
 
 /**
  * A client of latchkey. It keeps no connection of its own and needs no closing.
@@ -69,7 +73,7 @@ export class Client {
     const leaving = new Leaving(
       hold,
       () => heartbeat.stop(),
-      (effort) => this.#calls.deleteLease(body.id, effort),
+      (lost) => this.#calls.deleteLease(body.id, this.#effort(lost)),
       (error) => this.#tell({ type: "release_failed", error }),
     );
     return new Lease(body, hold, leaving, (name, lockOptions) => this.lock(name, lockOptions));
@@ -136,13 +140,19 @@ export class Client {
 
   #lock(lock: Grant["lock"], ttl: number, hold: Holding, stop: () => void): Lock {
     const { id, name } = lock;
-    const remove = (effort: Effort) => this.#calls.deleteLock(id, effort);
+    const remove = (lost: boolean) => this.#calls.deleteLock(id, this.#effort(lost));
     const failed = (error: unknown) => this.#tell({ type: "release_failed", name, error });
     return new Lock(lock, ttl, hold, new Leaving(hold, stop, remove, failed));
   }
 
+  #effort(lost: boolean): Effort {
+    return lost ? { until: this.#clock.now() + LOST_MS, patience: LOST_MS } : {};
+  }
+
   #heartbeat(id: string, hold: Hold, sent: number, ttl: number, name?: string): Heartbeat {
-    const failed = (error: Error) => this.#tell({ type: "renewal_failed", ...(name === undefined ? {} : { name }), error });
+    const what = given<{ name?: string }>({ name });
+    const failed = (error: Error) => this.#tell({ type: "renewal_failed", ...what, error });
+    follow(hold.signal, (error) => this.#tell({ type: "lost", ...what, error: error as LockNotHeldError }));
     return new Heartbeat(this.#calls.servers, id, hold, sent, ttl, failed);
   }
 }

@@ -13,7 +13,8 @@ export class UnreachableError extends LatchkeyError {
   readonly server: string;
 
   constructor(server: string, cause: unknown) {
-    super(`${server}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    const { message, code } = Object(cause) as { message?: string; code?: string };
+    super(`${server}: ${message || code || "no answer"}`, { cause });
     this.server = server;
   }
 

@@ -1,3 +1,5 @@
+import type { LockNotHeldError } from "./errors.js";
+
 /** What a client tells its `onEvent`: for logs and counters. Nothing of it holds an id, a key or a header. */
 export type ClientEvent =
   /** A request failed at `server` (a base URL) and is tried again. */
@@ -10,6 +12,8 @@ export type ClientEvent =
   | { readonly type: "left_behind"; readonly name: string; readonly error: unknown }
   /** A renewal failed and is tried again. `name` is absent for a lease of many locks. */
   | { readonly type: "renewal_failed"; readonly name?: string; readonly error: Error }
+  /** It is lost: what the `signal` fired with. `name` is absent for a lease of many locks. */
+  | { readonly type: "lost"; readonly name?: string; readonly error: LockNotHeldError }
   /** A release failed: the lock or lease runs out by itself, within its TTL. */
   | { readonly type: "release_failed"; readonly name?: string; readonly error: unknown };
 

@@ -1,10 +1,5 @@
 import { LockReleasedError, type LockNotHeldError } from "./errors.js";
 import { LeaseNotFoundError, LockNotFoundError } from "./problems.js";
-import type { Effort } from "./servers.js";
-import { bounded } from "./timers.js";
-
-/** How long the release of what is lost already may take, in milliseconds. */
-const LOST_MS = 2_000;
 
 /** What is given back: a {@link Hold}, or the part of one lock in it. */
 export interface Holding {
@@ -22,16 +17,19 @@ export interface Holding {
 export class Leaving {
   readonly #hold: Holding;
   readonly #stop: () => void;
-  readonly #remove: (effort: Effort) => Promise<unknown>;
+  readonly #remove: (lost: boolean) => Promise<unknown>;
   readonly #failed: (error: unknown) => void;
   #released: Promise<boolean> | undefined;
   #told = false;
 
-  /** `stop` ends the renewals, `remove` is the call that gives it back, `failed` is told why that was not done. */
+  /**
+   * `stop` ends the renewals; `remove` is the call that gives it back, which need not try hard for what is lost already; `failed`
+   * is told why that was not done.
+   */
   constructor(
     hold: Holding,
     stop: () => void,
-    remove: (effort: Effort) => Promise<unknown>,
+    remove: (lost: boolean) => Promise<unknown>,
     failed: (error: unknown) => void,
   ) {
     this.#hold = hold;
@@ -73,7 +71,7 @@ export class Leaving {
     this.#stop();
     this.#hold.release();
     try {
-      await (lost ? bounded(LOST_MS, undefined, (signal) => this.#remove({ signal })) : this.#remove({}));
+      await this.#remove(lost);
       return true;
     } catch (error) {
       if (error instanceof LockNotFoundError || error instanceof LeaseNotFoundError) {

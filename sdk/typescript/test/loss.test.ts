@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { describe, test } from "node:test";
+import { inspect } from "node:util";
 import { Client, LockLostError, LockNotHeldError, LockUncertainError, type ClientEvent } from "@latchkey/client";
 import { aName, BOUND_MS, eventually, fired, LEAST_TTL, replicas, SHORT_TTL, within } from "./service.js";
 import { Line } from "./line.js";
@@ -25,6 +26,8 @@ describe("a lock that is lost", { concurrency: true }, () => {
       assert.ok(performance.now() - broken < SHORT_TTL * 1000, "the deadline had passed");
       assert.ok(events.some((event) => event.type === "renewal_failed" && event.name === name));
       assert.ok(reason.cause instanceof Error, "it does not say why no renewal succeeded");
+      assert.deepEqual(events.at(-1), { type: "lost", name, error: reason });
+      assert.ok(!inspect([reason, events], { depth: 20 }).includes(lock.id), "an id is a capability, and was told");
       assert.equal(lock.held, false);
       assert.equal(lock.remaining(), 0);
       assert.equal((await client.getLock(lock.id)).state, "held", "nobody else could be granted it yet");
