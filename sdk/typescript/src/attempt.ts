@@ -41,17 +41,17 @@ export function passes(error: unknown): error is UnreachableError | ProblemError
  */
 export async function attempt<T>(way: Way, call: Call<T>, ms: number, signal: AbortSignal | undefined): Promise<T> {
   try {
-    return await bounded(ms, signal, (cut) => exchange(way, call, cut));
+    return await bounded(ms, signal, async (cut) => {
+      const answer = await send(way, call, cut);
+      return call.read(answer.status, parsed(await answer.text()));
+    });
   } catch (error) {
-    signal?.throwIfAborted();
-    if (error instanceof ProblemError || (error instanceof UnexpectedAnswerError && REFUSALS.has(error.status))) {
-      throw error;
-    }
-    throw new UnreachableError(way.server, rootOf(error));
+    throw failure(error, way, signal);
   }
 }
 
-async function exchange<T>(way: Way, call: Call<T>, cut: AbortSignal): Promise<T> {
+/** Sends a request and returns its answer if that is 2xx, its body still to be read; else throws what it is. */
+export async function send(way: Way, call: Omit<Call<unknown>, "read">, cut: AbortSignal): Promise<Response> {
   const headers = new Headers(way.headers);
   for (const [name, value] of Object.entries(call.headers ?? {})) {
     headers.set(name, value);
@@ -66,15 +66,23 @@ async function exchange<T>(way: Way, call: Call<T>, cut: AbortSignal): Promise<T
     signal: cut,
     redirect: "manual",
   });
-  const text = await answer.text();
-  const body = parsed(text);
   if (answer.ok) {
-    return call.read(answer.status, body);
+    return answer;
   }
+  const body = parsed(await answer.text());
   if (isProblem(body)) {
     throw problemError(answer.status, body, retryAfter(answer.headers));
   }
   throw new UnexpectedAnswerError(answer.status, "it is no problem document");
+}
+
+/** What to throw for an error of a request. */
+export function failure(error: unknown, way: Way, signal: AbortSignal | undefined): unknown {
+  if (signal?.aborted) {
+    return signal.reason;
+  }
+  const final = error instanceof ProblemError || (error instanceof UnexpectedAnswerError && REFUSALS.has(error.status));
+  return final ? error : new UnreachableError(way.server, rootOf(error));
 }
 
 function parsed(text: string): unknown {

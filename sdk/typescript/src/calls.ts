@@ -82,7 +82,8 @@ export function renewal(id: string): Call<LeaseBody> {
   return { method: "PUT", path: leasePath(id), read: readLease };
 }
 
-function lockPath(id: string): string {
+/** Where a claim is. */
+export function lockPath(id: string): string {
   return `/locks/${encodeURIComponent(id)}`;
 }
 

@@ -12,6 +12,7 @@ import { given, timeoutOf, waitOf, waysTo, type CallOptions, type ClientOptions,
 import { LeaseNotFoundError } from "./problems.js";
 import { Servers, type Effort } from "./servers.js";
 import { follow, link } from "./signals.js";
+import { eventsOf } from "./watch.js";
 import type { LeaseBody, LeaseRequest, LeaseStatus, LockBody, LockList, LockRequest } from "./wire.js";
 
 /** How long one server may be asked to release what is lost already, in milliseconds. */
@@ -87,6 +88,16 @@ export class Client {
   /** `GET /locks/{id}`: looks, or with `waitSeconds`, 0 included, asks for the grant and keeps the place. */
   async getLock(id: string, options: CallOptions & { readonly waitSeconds?: number } = {}): Promise<LockBody> {
     return (await this.#calls.getLock(id, options.waitSeconds, { signal: options.signal })).body;
+  }
+
+  /**
+   * `GET /locks/{id}/events`: the claim as it is, and again when it moves in the queue, until it is held. Keeps its place
+   * meanwhile, and takes the grant: renew at once then, and count from that. A line that breaks is opened again, through
+   * whatever server there is, for as long as it takes: leave the loop, or abort the signal, to end it. Throws
+   * {@link LockNotFoundError} or another {@link ProblemError} when the claim is gone.
+   */
+  lockEvents(id: string, options: CallOptions = {}): AsyncGenerator<LockBody> {
+    return eventsOf(this.#calls.servers, id, options.signal);
   }
 
   /** `DELETE /locks/{id}`: releases, or leaves the queue. Throws {@link LockNotFoundError} when there was nothing to remove. */

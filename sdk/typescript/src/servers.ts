@@ -2,6 +2,7 @@ import { attempt, passes, type Call, type Way } from "./attempt.js";
 import type { Clock } from "./clock.js";
 import type { EventHook } from "./events.js";
 import { ProblemError } from "./problems.js";
+import { listen, type StreamEvent } from "./stream.js";
 import { sleep } from "./timers.js";
 
 const FIRST_PAUSE_MS = 100;
@@ -85,6 +86,21 @@ export class Servers {
         this.leave(server);
       }
       throw error;
+    }
+  }
+
+  /** The events of one stream of the server that last answered. However it ends, another is asked next. */
+  async *listen(path: string, signal: AbortSignal | undefined): AsyncGenerator<StreamEvent> {
+    const server = this.#current;
+    try {
+      yield* listen(this.#at(server), path, signal);
+    } catch (error) {
+      if (passes(error)) {
+        this.#tell({ type: "retry", server: this.#at(server).server, error });
+      }
+      throw error;
+    } finally {
+      this.leave(server);
     }
   }
 
