@@ -1,7 +1,6 @@
 package typescript
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,7 @@ func TestTypeScriptClient(t *testing.T) {
 			t.Skipf("skipped, as %s is missing: %v", tool, err)
 		}
 	}
-	if _, err := os.Stat("node_modules"); errors.Is(err, os.ErrNotExist) {
+	if !installed() {
 		run(t, nil, "npm", "ci", "--ignore-scripts")
 	}
 	binary := filepath.Join(t.TempDir(), "latchkey")
@@ -31,6 +30,16 @@ func TestTypeScriptClient(t *testing.T) {
 		"LATCHKEY_TEST_BINARY=" + binary,
 		"LATCHKEY_TEST_ETCD=" + etcdtest.Shared(t).Endpoint(),
 	}, "npm", "test", "--loglevel=error")
+}
+
+// installed says whether the development tools are those of the lock file.
+func installed() bool {
+	wanted, err := os.Stat("package-lock.json")
+	if err != nil {
+		return false
+	}
+	have, err := os.Stat("node_modules/.package-lock.json")
+	return err == nil && !have.ModTime().Before(wanted.ModTime())
 }
 
 func run(t *testing.T, env []string, name string, args ...string) {

@@ -10,7 +10,7 @@ const client = new Client(one!.url);
 /** A client that notes what it is told. */
 function attentive(...servers: string[]): { client: Client; events: ClientEvent[] } {
   const events: ClientEvent[] = [];
-  return { client: new Client(servers, { onEvent: (event) => events.push(event), requestTimeout: 3 }), events };
+  return { client: new Client(servers, { onEvent: (event) => events.push(event) }), events };
 }
 
 async function claimsOn(name: string): Promise<readonly string[]> {

@@ -43,8 +43,9 @@ describe("the events of a claim", { concurrency: true }, () => {
     const seen: string[] = [];
     const watching = noted(seen, queued, client);
     await eventually("an event", () => seen.length > 0);
+    const lost = assert.rejects(within(BOUND_MS, "the loss", watching), ProblemError);
     await client.deleteLock(queued.id);
-    await assert.rejects(within(BOUND_MS, "the loss", watching), ProblemError);
+    await lost;
     await assert.rejects(noted([], queued, client), LockNotFoundError);
   });
 
