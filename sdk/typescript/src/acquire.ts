@@ -3,7 +3,14 @@ import type { Calls } from "./calls.js";
 import { LatchkeyError, NotAcquiredError, UnexpectedAnswerError } from "./errors.js";
 import type { EventHook } from "./events.js";
 import { isOver } from "./heartbeat.js";
-import { InvalidRequestError, LeaseNotFoundError, LockHeldError, LockNotFoundError, PlaceLostError, ProblemError } from "./problems.js";
+import {
+  InvalidRequestError,
+  LeaseNotFoundError,
+  LockHeldError,
+  LockNotFoundError,
+  PlaceLostError,
+  ProblemError,
+} from "./problems.js";
 import type { Effort, Reply } from "./servers.js";
 import { bounded, sleep } from "./timers.js";
 import { isHeld, type HeldLock, type LockBody, type LockRequest } from "./wire.js";

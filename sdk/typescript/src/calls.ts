@@ -35,14 +35,15 @@ export class Calls {
   }
 
   createLock(request: LockRequest, key: string, effort?: Effort): Promise<Reply<LockBody>> {
-    const waitSeconds = request.wait_seconds ?? 0;
     const headers = { "Idempotency-Key": key };
-    return this.servers.request({ method: "POST", path: "/locks", body: request, headers, waitSeconds, read: readLock }, effort);
+    const waitSeconds = request.wait_seconds ?? 0;
+    const call = { method: "POST", path: "/locks", body: request, headers, waitSeconds, read: readLock } as const;
+    return this.servers.request(call, effort);
   }
 
   getLock(id: string, waitSeconds: number | undefined, effort?: Effort): Promise<Reply<LockBody>> {
-    const query = waitSeconds === undefined ? "" : `?wait_seconds=${waitSeconds}`;
-    return this.servers.request({ method: "GET", path: lockPath(id) + query, waitSeconds: waitSeconds ?? 0, read: readLock }, effort);
+    const path = waitSeconds === undefined ? lockPath(id) : `${lockPath(id)}?wait_seconds=${waitSeconds}`;
+    return this.servers.request({ method: "GET", path, waitSeconds: waitSeconds ?? 0, read: readLock }, effort);
   }
 
   deleteLock(id: string, effort?: Effort): Promise<Reply<void>> {

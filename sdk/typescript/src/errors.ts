@@ -7,7 +7,7 @@ export class LatchkeyError extends Error {
   }
 }
 
-/** No server answered, or what did was not latchkey. `cause` says why the last one did not. What was asked may have been done. */
+/** No server answered, or what did was not latchkey; `cause` says why the last one did not. It may have been done all the same. */
 export class UnreachableError extends LatchkeyError {
   /** The base URL that was asked last. */
   readonly server: string;

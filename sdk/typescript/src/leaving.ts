@@ -23,8 +23,8 @@ export class Leaving {
   #told = false;
 
   /**
-   * `stop` ends the renewals; `remove` is the call that gives it back, which need not try hard for what is lost already; `failed`
-   * is told why that was not done.
+   * `stop` ends the renewals; `remove` is the call that gives it back, which need not try hard for what is lost already;
+   * `failed` is told why that was not done.
    */
   constructor(
     hold: Holding,

@@ -53,7 +53,8 @@ export class Lock implements AsyncDisposable {
 
   /**
    * Gives the lock back. True if this call did, false if it was gone already (or an earlier try of this call did it, whose
-   * answer was lost). Calling it again gives the same answer; after it failed it tries again. Throws {@link UnreachableError} or a {@link ProblemError}: then the lock runs out within its TTL.
+   * answer was lost). Calling it again gives the same answer; after it failed it tries again. Throws
+   * {@link UnreachableError} or a {@link ProblemError}: then the lock runs out within its TTL.
    */
   release(): Promise<boolean> {
     return this.#leaving.release();

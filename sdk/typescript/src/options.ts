@@ -37,7 +37,7 @@ export interface LockOptions {
   readonly lease?: Lease;
   /** The idempotency key, 16 to 128 printable ASCII characters, fresh for each acquisition; random by default. */
   readonly key?: string;
-  /** Ends the wait: the claim is taken back (for up to 2 s) and the call rejects with the reason. No more than that once it is held. */
+  /** Ends the wait: the claim is taken back (for up to 2 s) and the call rejects with the reason. Nothing once it is held. */
   readonly signal?: AbortSignal;
 }
 

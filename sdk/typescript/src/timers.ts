@@ -31,7 +31,11 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
  * Gives `work` a signal that aborts after `ms` with a `TimeoutError`, or with `signal`. Not `AbortSignal.any` and
  * `AbortSignal.timeout`: what they hang on a signal that lives long stays there.
  */
-export async function bounded<T>(ms: number, signal: AbortSignal | undefined, work: (cut: AbortSignal) => Promise<T>): Promise<T> {
+export async function bounded<T>(
+  ms: number,
+  signal: AbortSignal | undefined,
+  work: (cut: AbortSignal) => Promise<T>,
+): Promise<T> {
   const [controller, unlink] = link([signal]);
   const tooLong = () => controller.abort(new DOMException(`no answer within ${Math.ceil(ms)} ms`, "TimeoutError"));
   const timer = setTimeout(tooLong, Math.min(ms, LONGEST_TIMER_MS));

@@ -59,8 +59,10 @@ const lease: { [field in keyof LeaseBody]?: Check } = { id: text, ttl_seconds: p
 const list: { [field in keyof LockList]?: Check } = { locks: listOf(lock), next_cursor: absentOr(text) };
 const status: { [field in keyof LeaseStatus]?: Check } = { ...lease, ttl_left_seconds: whole, locks: listOf(lock) };
 
-/** Reads an answer's body, or throws {@link UnexpectedAnswerError}: a page of a network says 200 too. */
-export const readLock = reader<LockBody>("a lock", (body) => fits(body, lock) && (body["state"] === "queued" || positive(body["fencing_token"])));
+const hasToken: Check = (body) => isObject(body) && (body["state"] === "queued" || positive(body["fencing_token"]));
+
+/** Read an answer's body, or throw {@link UnexpectedAnswerError}: a page of a network says 200 too. */
+export const readLock = reader<LockBody>("a lock", (body) => fits(body, lock) && hasToken(body));
 export const readLockList = reader<LockList>("a list of locks", (body) => fits(body, list));
 export const readLease = reader<LeaseBody>("a lease", (body) => fits(body, lease));
 export const readLeaseStatus = reader<LeaseStatus>("a lease", (body) => fits(body, status));
