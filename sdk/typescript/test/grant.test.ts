@@ -6,11 +6,13 @@ import { aName, BOUND_MS, eventually, LEAST_TTL, replicas, within } from "./serv
 const [replica] = await replicas(1);
 const client = new Client(replica!.url);
 
+type Before = (method: string, url: string, headers: Headers) => unknown;
+
 /** A client that lets `before` happen before each request is sent, and `after` before its answer is told. */
-function meddled(before: (method: string, url: string) => unknown, after: () => unknown = () => {}): [Client, ClientEvent[]] {
+function meddled(before: Before, after: () => unknown = () => {}): [Client, ClientEvent[]] {
   const events: ClientEvent[] = [];
   const slow: typeof fetch = async (url, init) => {
-    await before(init?.method ?? "GET", String(url));
+    await before(init?.method ?? "GET", String(url), new Headers(init?.headers));
     const answer = await fetch(url, init);
     await after();
     return answer;
@@ -38,7 +40,11 @@ describe("a grant", { concurrency: true }, () => {
 
   test("that is gone when it is renewed is claimed again", async () => {
     let left = 1;
-    const [unlucky, events] = meddled(async (method, url) => {
+    const keys: (string | null)[] = [];
+    const [unlucky, events] = meddled(async (method, url, headers) => {
+      if (method === "POST") {
+        keys.push(headers.get("Idempotency-Key"));
+      }
       if (method === "PUT" && left-- > 0) {
         await client.deleteLock(url.slice(url.lastIndexOf("/") + 1));
       }
@@ -51,6 +57,7 @@ describe("a grant", { concurrency: true }, () => {
     await using lock = await within(BOUND_MS, "the lock", waiting);
     assert.equal((await client.getLock(lock.id)).state, "held");
     assert.ok(events.some((event) => event.type === "place_lost"));
+    assert.equal(new Set(keys).size, 2, "a new claim has a new key");
   });
 
   test("that is told too late is not handed over, and left to nobody", async () => {

@@ -134,17 +134,12 @@ describe("a lock that is held", { concurrency: true }, () => {
     assert.equal((await client.listLocks({ name })).locks.length, 1);
   });
 
-  test("one answer that is not the service's own does not lose it", async () => {
-    let strange = 3;
-    const captive: typeof fetch = async (url, init) => {
-      if (init?.method === "PUT" && strange > 0) {
-        strange--;
-        return new Response("<h1>Sign in</h1>", { status: [404, 302, 200][strange]! });
-      }
-      return fetch(url, init);
-    };
+  test("answers that are not about it do not lose it", async () => {
+    const wrongPath = JSON.stringify({ type: "/", title: "t", status: 404, detail: "d", code: "not_found" });
+    const answers = [new Response(wrongPath, { status: 404 }), ...[404, 302, 200].map((status) => new Response("<h1>Sign in</h1>", { status }))];
+    const captive: typeof fetch = async (url, init) => (init?.method === "PUT" && answers.pop()) || fetch(url, init);
     await using lock = await new Client(replica!.url, { fetch: captive }).lock(aName(), { ttl: SHORT_TTL });
-    await eventually("three strange answers", () => strange === 0);
+    await eventually("the strange answers", () => answers.length === 0);
     const woken = lock.remaining();
     await eventually("a renewal", () => lock.remaining() > woken);
     assert.ok(lock.held);
