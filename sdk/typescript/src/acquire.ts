@@ -1,6 +1,6 @@
 import { passes } from "./attempt.js";
 import type { Calls } from "./calls.js";
-import { LatchkeyError, NotAcquiredError, UnexpectedAnswerError } from "./errors.js";
+import { NotAcquiredError, UnexpectedAnswerError } from "./errors.js";
 import type { EventHook } from "./events.js";
 import { isOver } from "./heartbeat.js";
 import {
@@ -107,7 +107,9 @@ export class Acquisition {
       try {
         const claim = await this.#claim(false, effort);
         if (!isHeld(claim.body)) {
-          throw new LatchkeyError("the service queued a claim that asked for no queue");
+          // It stands on, as another request of ours may wait for it at another server: one whose line broke, say.
+          const { name, position } = claim.body;
+          throw new NotAcquiredError(name, undefined, position - 1, undefined);
         }
         return counted(claim, claim.body);
       } catch (error) {

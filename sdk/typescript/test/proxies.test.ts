@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, describe, test } from "node:test";
-import { Client, ProblemError, UnexpectedAnswerError, UnreachableError, UnavailableError } from "@latchkey/client";
+import { Client, NotAcquiredError, ProblemError, UnexpectedAnswerError, UnreachableError, UnavailableError } from "@latchkey/client";
 import { aName, eventually, replicas } from "./service.js";
 
 const [replica] = await replicas(1, "--max-queue=1");
@@ -21,6 +21,23 @@ async function standIn(answer: RequestListener): Promise<string> {
 const problem = (status: number, code: string) => JSON.stringify({ type: "/", title: "t", status, detail: "d", code });
 
 describe("what is not the service", { concurrency: true }, () => {
+  test("a claim that stands on after its wait is given back", async () => {
+    const asked: string[] = [];
+    const queued = { id: "an-id", name: "n", state: "queued", position: 1, lease_id: "an-id", ttl_seconds: 30, renew_after_seconds: 10 };
+    const server = await standIn((request, response) => {
+      asked.push(request.method ?? "");
+      request.resume().on("end", () => {
+        if (request.method === "DELETE") {
+          response.writeHead(204).end();
+        } else {
+          response.writeHead(202, { "Content-Type": "application/json" }).end(JSON.stringify(queued));
+        }
+      });
+    });
+    await assert.rejects(new Client(server).lock("n"), NotAcquiredError);
+    assert.deepEqual(asked, ["POST", "DELETE"]);
+  });
+
   test("a redirect is not followed to another host", async () => {
     let followed = 0;
     const elsewhere = await standIn((_, response) => {
