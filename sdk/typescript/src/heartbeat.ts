@@ -1,0 +1,105 @@
+import { renewal } from "./calls.js";
+import type { Hold } from "./hold.js";
+import { ProblemError } from "./problems.js";
+import type { Servers } from "./servers.js";
+import { alarm } from "./timers.js";
+
+const JITTER = 0.1;
+const LONGEST_TRY_MS = 5_000;
+const FIRST_PAUSE_MS = 100;
+
+/** Says whether an answer to a renewal means that the lease is over. A wrong path does not. */
+export function isOver(error: unknown): boolean {
+  return error instanceof ProblemError && (error.status === 404 || error.status === 410) && error.code !== "not_found";
+}
+
+/**
+ * Renews a lease every third of its TTL until its hold ends. It keeps no Node process alive: a program that has nothing else
+ * to do ends, and its locks run out.
+ */
+export class Heartbeat {
+  readonly #servers: Servers;
+  readonly #id: string;
+  readonly #hold: Hold;
+  readonly #failed: (error: Error) => void;
+  readonly #stopped = new AbortController();
+  #ttl: number;
+  #sent: number;
+  #failures = 0;
+  #stopAlarm: () => void = () => {};
+
+  /** `id` is the lease's; the hold begins with `sent` and `ttl`, as here. */
+  constructor(servers: Servers, id: string, hold: Hold, sent: number, ttl: number, failed: (error: Error) => void) {
+    this.#servers = servers;
+    this.#id = id;
+    this.#hold = hold;
+    this.#sent = sent;
+    this.#ttl = ttl;
+    this.#failed = failed;
+    this.#next();
+  }
+
+  /** Ends it, with a renewal that is under way. */
+  stop(): void {
+    this.#stopAlarm();
+    this.#stopped.abort();
+  }
+
+  #next(): void {
+    const third = (this.#ttl * 1000) / 3;
+    this.#ringAt(this.#sent + third * (1 + JITTER * (2 * Math.random() - 1)));
+  }
+
+  #ringAt(time: number): void {
+    const ms = time - this.#servers.clock.now();
+    this.#stopAlarm = alarm(ms, () => {
+      if (this.#servers.clock.now() < time) {
+        this.#ringAt(time);
+      } else {
+        void this.#renew();
+      }
+    });
+  }
+
+  async #renew(): Promise<void> {
+    const left = this.#hold.left;
+    if (left <= 0 || this.#stopped.signal.aborted) {
+      return;
+    }
+    const ms = Math.min((this.#ttl * 1000) / 3, LONGEST_TRY_MS, left);
+    try {
+      const { body, sent } = await this.#servers.attempt(renewal(this.#id), ms, this.#stopped.signal);
+      this.#sent = sent;
+      this.#ttl = body.ttl_seconds;
+      this.#failures = 0;
+      this.#hold.renewed(sent, body.ttl_seconds);
+      this.#next();
+    } catch (error) {
+      this.#retry(error as Error);
+    }
+  }
+
+  #retry(error: Error): void {
+    if (this.#stopped.signal.aborted || this.#hold.end) {
+      return;
+    }
+    if (isOver(error)) {
+      this.#hold.lost(error);
+      return;
+    }
+    this.#failures++;
+    this.#hold.failed(error);
+    this.#failed(error);
+    this.#ringAt(this.#servers.clock.now() + this.#pause());
+  }
+
+  /** None until every server has failed, and one was asked twice; then back-off up to a tenth of the TTL. */
+  #pause(): number {
+    const extra = this.#failures - Math.max(2, this.#servers.count);
+    if (extra < 0) {
+      return 0;
+    }
+    const longest = this.#ttl * 100;
+    return Math.min(FIRST_PAUSE_MS * 2 ** Math.min(extra, 20), longest) * (0.5 + Math.random() / 2);
+  }
+}

@@ -1,0 +1,121 @@
+import { attempt, passes, type Call, type Way } from "./attempt.js";
+import type { Clock } from "./clock.js";
+import type { EventHook } from "./events.js";
+import { ProblemError } from "./problems.js";
+import { listen, type StreamEvent } from "./stream.js";
+import { sleep } from "./timers.js";
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 2_000;
+
+/** An answer, when the request that got it was sent (by the client's clock), and which server gave it. */
+export interface Reply<T> {
+  readonly body: T;
+  readonly sent: number;
+  readonly server: number;
+}
+
+/** How hard to try. */
+export interface Effort {
+  /** Ends the call, which rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** The clock's time after which nothing is tried again; without it the request time-out counts from now. */
+  readonly until?: number | undefined;
+  /** Milliseconds that one try may take beyond the wait it asks for; at most the request time-out. */
+  readonly patience?: number | undefined;
+}
+
+/** Base URLs in the order they were given, and which of them answered last. */
+export class Servers {
+  readonly clock: Clock;
+  readonly count: number;
+  readonly #ways: readonly Way[];
+  readonly #timeout: number;
+  readonly #tell: EventHook;
+  #current = 0;
+
+  constructor(ways: readonly Way[], timeout: number, clock: Clock, tell: EventHook) {
+    this.#ways = ways;
+    this.count = ways.length;
+    this.#timeout = timeout;
+    this.clock = clock;
+    this.#tell = tell;
+  }
+
+  /**
+   * Asks the server that last answered, then the others, then all again with back-off, until one answers what is final.
+   * Throws what the last one failed with. Each server is tried at least once.
+   */
+  async request<T>(call: Call<T>, effort: Effort = {}): Promise<Reply<T>> {
+    const until = effort.until ?? this.clock.now() + this.#timeout;
+    const ms = (call.waitSeconds ?? 0) * 1000 + Math.min(effort.patience ?? this.#timeout, this.#timeout);
+    let server = this.#current;
+    let pause = FIRST_PAUSE_MS;
+    for (let tries = 1; ; tries++) {
+      effort.signal?.throwIfAborted();
+      try {
+        return await this.attempt(call, ms, effort.signal, server);
+      } catch (error) {
+        const left = until - this.clock.now();
+        const all = tries % this.count === 0;
+        if (!passes(error) || (all && left <= 0)) {
+          throw error;
+        }
+        this.#tell({ type: "retry", server: this.#at(server).server, error });
+        server = this.#after(server);
+        if (all) {
+          const asked = error instanceof ProblemError ? (error.retryAfter ?? 0) * 1000 : 0;
+          await sleep(Math.min(Math.max(Math.random() * pause, asked), left), effort.signal);
+          pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
+        }
+      }
+    }
+  }
+
+  /** Asks one server once, within `ms`: the one that last answered, if none is named. A failure moves on. */
+  async attempt<T>(call: Call<T>, ms: number, signal: AbortSignal | undefined, server = this.#current): Promise<Reply<T>> {
+    const sent = this.clock.now();
+    try {
+      const body = await attempt(this.#at(server), call, ms, signal);
+      this.#current = server;
+      return { body, sent, server };
+    } catch (error) {
+      if (error instanceof ProblemError && error.status < 500 && !passes(error)) {
+        this.#current = server;
+      } else if (!signal?.aborted) {
+        this.leave(server);
+      }
+      throw error;
+    }
+  }
+
+  /** The events of one stream of the server that last answered. However it ends, another is asked next. */
+  async *listen(path: string, signal: AbortSignal | undefined): AsyncGenerator<StreamEvent> {
+    const server = this.#current;
+    try {
+      yield* listen(this.#at(server), path, signal);
+    } catch (error) {
+      if (passes(error)) {
+        this.#tell({ type: "retry", server: this.#at(server).server, error });
+      }
+      throw error;
+    } finally {
+      this.leave(server);
+    }
+  }
+
+  /** Asks another than `server` next, where there is one. */
+  leave(server: number): void {
+    if (this.#current === server) {
+      this.#current = this.#after(server);
+    }
+  }
+
+  #after(server: number): number {
+    return (server + 1) % this.count;
+  }
+
+  #at(server: number): Way {
+    return this.#ways[server] as Way;
+  }
+}
