@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -14,7 +15,8 @@ import (
 const Forever time.Duration = math.MaxInt64
 
 const (
-	slice      = 20 * time.Second // of a wait: balancers cut what is silent for longer
+	mostSlice  = 20 * time.Second // of a wait: balancers cut what is silent for longer
+	leastSlice = time.Second      // the shortest bound that a server can have
 	leaveBound = 2 * time.Second  // for giving back what was not acquired
 	soonAnswer = time.Second      // an answer that comes before that, though it was to wait for longer
 )
@@ -174,18 +176,20 @@ func (a *acquisition) goOn(waiting context.Context, err error) bool {
 // wait asks for the claim until it is held.
 func (a *acquisition) wait(waiting context.Context) error {
 	pauses := backoff{most: mostPause}
-	told := -1
+	told, slice := -1, mostSlice
 	for a.claim.State == Queued {
 		if a.claim.Position != told {
 			told = a.claim.Position
 			a.tell(Progress{Position: told})
 		}
-		ask := min(slice, untilEnd(waiting))
+		ask := min(slice.Truncate(time.Second), untilEnd(waiting))
 		began := a.c.now()
 		claim, _, err := a.c.ask(waiting, a.claim.ID, ask)
 		switch {
 		case err == nil:
 			a.claim = claim
+		case waitRefused(err) && slice > leastSlice:
+			slice /= 2
 		case isOver(err) || errors.Is(err, ErrPlaceLost):
 			return a.gone(err)
 		case !a.goOn(waiting, err):
@@ -198,11 +202,17 @@ func (a *acquisition) wait(waiting context.Context) error {
 	return nil
 }
 
+// waitRefused says whether the server lets wait for less than was asked.
+func waitRefused(err error) bool {
+	told := (*Error)(nil)
+	return errors.As(err, &told) && slices.ContainsFunc(told.Errors, func(f InputFault) bool { return f.Parameter == "wait_seconds" })
+}
+
 // untilEnd is the time left, rounded up to whole seconds as the service counts them: the context cuts the rest.
 func untilEnd(waiting context.Context) time.Duration {
 	end, bounded := waiting.Deadline()
 	if !bounded {
-		return slice
+		return longestWait
 	}
 	return max(0, time.Until(end)+time.Second-1).Truncate(time.Second)
 }

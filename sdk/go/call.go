@@ -11,6 +11,7 @@ import (
 const (
 	leastPause = 100 * time.Millisecond
 	mostPause  = 2 * time.Second
+	leastTry   = time.Second // what a try gets at least, as far as there is time
 )
 
 var (
@@ -34,7 +35,7 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 			}
 			return answer{doubted: doubted}, givenUp(ctx, last)
 		}
-		a, err := c.tryWithin(bounded, r.wait+c.timeout/2, server, r)
+		a, err := c.tryWithin(bounded, r.wait+halfOf(bounded), server, r)
 		a.doubted = doubted
 		if err == nil {
 			return a, nil
@@ -53,6 +54,12 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 			return answer{doubted: doubted}, givenUp(ctx, last)
 		}
 	}
+}
+
+// halfOf leaves a silent server half of the time, and the rest to the next.
+func halfOf(bounded context.Context) time.Duration {
+	end, _ := bounded.Deadline()
+	return max(time.Until(end)/2, leastTry)
 }
 
 // tryWithin is one try with a bound.
