@@ -2,6 +2,7 @@ package latchkey_test
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,9 @@ import (
 
 // bound is how long a test waits for what must happen soon; the machine may be busy.
 const bound = 20 * time.Second
+
+// parallel is how many tests run at a time: they wait more than they compute.
+const parallel = "12"
 
 // holderEnv makes this binary a process that holds the lock named.
 const holderEnv = "LATCHKEY_TEST_HOLDER"
@@ -51,6 +55,8 @@ func testMain(m *testing.M) int {
 	defer server.kill()
 	shared = server.url
 	os.Setenv("LATCHKEY_SERVER", shared) // for the examples
+	flag.Parse()
+	flag.Set("test.parallel", parallel)
 	code := m.Run()
 	server.kill()
 	if code == 0 {
