@@ -15,7 +15,7 @@ import (
 const Forever time.Duration = math.MaxInt64
 
 const (
-	mostSlice  = 20 * time.Second // of a wait: balancers cut what is silent for longer
+	mostSlice  = 10 * time.Second // of a wait: a server that fell silent is noticed before the place has lapsed, 15 s by default
 	leastSlice = time.Second      // the shortest bound that a server can have
 	leaveBound = 2 * time.Second  // for giving back what was not acquired
 	soonAnswer = time.Second      // an answer that comes before that, though it was to wait for longer

@@ -30,12 +30,12 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	for {
 		server, pause := c.servers.next(c.now())
 		if !sleep(bounded, pause) {
-			if last == nil {
+			if last == nil && ctx.Err() == nil {
 				last = &lineError{c.servers.host(server), errAskedForPause}
 			}
 			return answer{doubted: doubted}, givenUp(ctx, last)
 		}
-		a, err := c.tryWithin(bounded, r.wait+halfOf(bounded), server, r)
+		a, err := c.tryWithin(bounded, boundOf(bounded, r.wait), server, r)
 		a.doubted = doubted
 		if err == nil {
 			return a, nil
@@ -56,10 +56,10 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	}
 }
 
-// halfOf leaves a silent server half of the time, and the rest to the next.
-func halfOf(bounded context.Context) time.Duration {
+// boundOf leaves a silent server, beyond the wait, half of the time that there is, and the rest to the next.
+func boundOf(bounded context.Context, wait time.Duration) time.Duration {
 	end, _ := bounded.Deadline()
-	return max(time.Until(end)/2, leastTry)
+	return wait + max((time.Until(end)-wait)/2, leastTry)
 }
 
 // tryWithin is one try with a bound.

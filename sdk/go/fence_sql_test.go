@@ -145,3 +145,19 @@ func TestSQLFenceGuardRefusesWhatIsNoTable(t *testing.T) {
 		t.Error("0 is accepted as a token")
 	}
 }
+
+func TestSQLFenceGuardOfTheExample(t *testing.T) {
+	t.Parallel()
+	db := openSQLite(t, latchkey.SQLFenceGuard{})
+	if _, err := db.Exec("CREATE TABLE invoices (paid integer NOT NULL); INSERT INTO invoices VALUES (0)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := markPaid(t.Context(), db, 2); err != nil {
+		t.Error(err)
+	}
+	var paid int
+	if err := db.QueryRow("SELECT paid FROM invoices").Scan(&paid); err != nil || paid != 1 {
+		t.Errorf("paid: %d, %v", paid, err)
+	}
+	as[*latchkey.StaleTokenError](t, markPaid(t.Context(), db, 1))
+}

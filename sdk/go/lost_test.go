@@ -111,7 +111,7 @@ func TestSleepIsToldToWhoOnlyListens(t *testing.T) {
 	jump := c.Jumping()
 	lock := mustLock(t, c, "slept/listens", latchkey.LockOptions{TTL: time.Hour})
 	done := lock.Context(t.Context()).Done()
-	time.Sleep(100 * time.Millisecond) // the timers are set by then, for longer than the bound
+	time.Sleep(100 * time.Millisecond) // the timers are set by then
 	jump(time.Hour)
 	select {
 	case <-done:

@@ -1,7 +1,11 @@
+//go:build unix
+
 package latchkey_test
 
 import (
 	"context"
+	"net/http"
+	"syscall"
 	"testing"
 	"time"
 
@@ -9,17 +13,16 @@ import (
 	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
-// twoReplicas are on one etcd. Their places outlive 5 s without anybody asking.
-func twoReplicas(t *testing.T) (first, second *replica) {
+// twoReplicas are on one etcd.
+func twoReplicas(t *testing.T, args ...string) (first, second *replica) {
 	t.Helper()
-	etcd := etcdtest.New(t)
-	args := []string{"--etcd-endpoints=http://" + etcd.Endpoint(), "--waiting-ttl=5s"}
+	args = append(args, "--etcd-endpoints=http://"+etcdtest.New(t).Endpoint())
 	return serve(t, args...), serve(t, args...)
 }
 
 func TestPlaceOutlivesTheReplica(t *testing.T) {
 	t.Parallel()
-	first, second := twoReplicas(t)
+	first, second := twoReplicas(t, "--waiting-ttl=5s")
 	direct := newClient(t, latchkey.Config{Servers: []string{second.url}})
 	both := newClient(t, latchkey.Config{Servers: []string{first.url, second.url}})
 	held := mustLock(t, direct, "place", latchkey.LockOptions{})
@@ -46,6 +49,29 @@ func TestPlaceOutlivesTheReplica(t *testing.T) {
 	}
 	lock.Release()
 	behind.mustEnd()
+}
+
+func TestPlaceOutlivesTheSilenceOfTheReplica(t *testing.T) {
+	t.Parallel()
+	first, second := twoReplicas(t)
+	direct := newClient(t, latchkey.Config{Servers: []string{second.url}})
+	sent := newLines(t)
+	both := newClient(t, latchkey.Config{Servers: []string{first.url, second.url}, Transport: sent})
+	held := mustLock(t, direct, "place", latchkey.LockOptions{})
+	waiter := lockBeside(t.Context(), t, both, "place", latchkey.LockOptions{Wait: time.Minute})
+	place := awaitClaims(t, direct, "place", number(2))[1].ID
+	eventually(t, "asked for", func() bool { return len(sent.all(http.MethodGet)) > 0 })
+	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "asked for elsewhere", func() bool {
+		all := sent.all(http.MethodGet)
+		return all[len(all)-1].host == address(second.url)
+	})
+	held.Release()
+	if lock := waiter.mustEnd(); lock.ID() != place {
+		t.Error("the place was not kept")
+	}
 }
 
 func TestHoldOutlivesTheReplica(t *testing.T) {
