@@ -141,3 +141,50 @@ func TestServerThatLetsWaitForLessIsAskedForLess(t *testing.T) {
 	first.Release()
 	waiter.mustEnd()
 }
+
+func TestWaiterIsToldItsPosition(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, latchkey.Config{Servers: []string{serve(t, "--data-dir="+t.TempDir()+"/data", "--max-wait=1s").url}})
+	mustLock(t, c, "position", latchkey.LockOptions{})
+	first, err := c.Claim(within(t), latchkey.ClaimRequest{Name: "position", Queue: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiter := lockBeside(within(t), t, c, "position", latchkey.LockOptions{Wait: latchkey.Forever})
+	if waiter.first.Position != 2 {
+		t.Errorf("told %+v, want position 2", waiter.first)
+	}
+	if err := c.Release(within(t), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	if p := waiter.next(); p.Position != 1 {
+		t.Errorf("told %+v, want position 1", p)
+	}
+}
+
+func TestServersThatDieDuringAWait(t *testing.T) {
+	t.Parallel()
+	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	c := newClient(t, latchkey.Config{Servers: []string{r.url}})
+	held := mustLock(t, c, "dies", latchkey.LockOptions{})
+	began := time.Now()
+	waiter := lockBeside(t.Context(), t, c, "dies", latchkey.LockOptions{Wait: 3 * time.Second})
+	r.kill()
+	_, err := waiter.end()
+	as[*latchkey.UnreachableError](t, err)
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("it gave up after %v of 3s", took)
+	}
+	held.Release()
+}
+
+func TestOwnKeyFindsTheClaimAgain(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, latchkey.Config{})
+	opts := latchkey.LockOptions{Key: "a key of sixteen or more", TTL: 10 * time.Second}
+	before := mustLock(t, c, "key", opts)
+	after := mustLock(t, newClient(t, latchkey.Config{}), "key", opts) // as if the program had been restarted
+	if after.ID() != before.ID() || after.Token() != before.Token() {
+		t.Errorf("found %d, want %d", after.Token(), before.Token())
+	}
+}

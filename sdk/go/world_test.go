@@ -119,6 +119,7 @@ func number(n int) func([]latchkey.Claim) bool {
 // waitingLock is a call of Lock that goes on beside the test.
 type waitingLock struct {
 	t        testing.TB
+	first    latchkey.Progress
 	progress chan latchkey.Progress
 	done     chan struct{}
 	lock     *latchkey.Lock
@@ -130,16 +131,18 @@ func lockBeside(ctx context.Context, t testing.TB, c *latchkey.Client, name stri
 	t.Helper()
 	w := &waitingLock{t: t, progress: make(chan latchkey.Progress, 100), done: make(chan struct{})}
 	opts.OnWait = func(p latchkey.Progress) { w.progress <- p }
+	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(w.done)
 		w.lock, w.err = c.Lock(ctx, name, opts)
 	}()
 	t.Cleanup(func() {
+		cancel()
 		if <-w.done; w.lock != nil {
 			w.lock.Release()
 		}
 	})
-	w.next()
+	w.first = w.next()
 	return w
 }
 
