@@ -170,7 +170,7 @@ func TestWaiterIsToldItsPosition(t *testing.T) {
 func TestServersThatDieDuringAWait(t *testing.T) {
 	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
-	c := newClient(t, latchkey.Config{Servers: []string{r.url}})
+	c := newClient(t, latchkey.Config{Servers: []string{r.url}, Timeout: 2 * time.Second})
 	held := mustLock(t, c, "dies", latchkey.LockOptions{})
 	began := time.Now()
 	waiter := lockBeside(t.Context(), t, c, "dies", latchkey.LockOptions{Wait: 3 * time.Second})
