@@ -6,6 +6,7 @@ import (
 	"time"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
+	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
 func mustLease(t *testing.T, c *latchkey.Client, opts latchkey.LeaseOptions) *latchkey.Lease {
@@ -116,5 +117,26 @@ func TestLockOnALeaseIsGrantedAfterAWait(t *testing.T) {
 	first.Release()
 	if lock := <-granted; lock == nil || !lock.Held() || lock.Token() <= first.Token() {
 		t.Errorf("granted %+v after token %d", lock, first.Token())
+	}
+}
+
+func TestLeaseThatBecomesUncertainEndsItsWaits(t *testing.T) {
+	t.Parallel()
+	mustLock(t, newClient(t, latchkey.Config{}), "lease/unsure", latchkey.LockOptions{})
+	line := etcdtest.NewProxy(t, address(shared))
+	c := newClient(t, latchkey.Config{Servers: []string{"http://" + line.Addr()}})
+	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 2 * time.Second})
+	waits := make(chan error, 1)
+	go func() {
+		_, err := lease.Lock(t.Context(), "lease/unsure", latchkey.LockOptions{
+			Wait: latchkey.Forever, OnWait: func(latchkey.Progress) { line.Blackhole() },
+		})
+		waits <- err
+	}()
+	select {
+	case err := <-waits:
+		as[*latchkey.UncertainError](t, err)
+	case <-time.After(bound):
+		t.Fatalf("a wait on the lease has not ended within %v", bound)
 	}
 }
