@@ -21,7 +21,7 @@ func beHolder(name string) int {
 	if err != nil {
 		return fail(err)
 	}
-	lock, err := c.Lock(context.Background(), name, latchkey.LockOptions{TTL: 2 * time.Second})
+	lock, err := c.Lock(context.Background(), name, latchkey.LockOptions{TTL: 4 * time.Second})
 	if err != nil {
 		return fail(err)
 	}

@@ -32,7 +32,7 @@ func TestLeaseHoldsManyLocksOnOneHeartbeat(t *testing.T) {
 	t.Parallel()
 	sent := newLines(t)
 	c := newClient(t, latchkey.Config{Transport: sent})
-	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 2 * time.Second, Holder: "a"})
+	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 4 * time.Second, Holder: "a"})
 	one := mustLockOn(t, lease, "lease/one", latchkey.LockOptions{})
 	two := mustLockOn(t, lease, "lease/two", latchkey.LockOptions{Wait: time.Minute})
 	eventually(t, "renewed for more than a TTL", func() bool { return len(sent.all(http.MethodPut)) >= 5 })
@@ -41,7 +41,7 @@ func TestLeaseHoldsManyLocksOnOneHeartbeat(t *testing.T) {
 			t.Errorf("%s was renewed, and not the lease", put.path)
 		}
 	}
-	if !one.Held() || !two.Held() || one.LeaseID() != lease.ID() || one.TTL() != 2*time.Second {
+	if !one.Held() || !two.Held() || one.LeaseID() != lease.ID() || one.TTL() != 4*time.Second {
 		t.Errorf("one: %v, two: %v, on the lease for %v", one.Check(), two.Check(), one.TTL())
 	}
 	status, err := c.LeaseStatus(within(t), lease.ID())
@@ -69,7 +69,7 @@ func TestLeaseHoldsManyLocksOnOneHeartbeat(t *testing.T) {
 func TestEndOfALeaseIsTheLossOfAll(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, latchkey.Config{})
-	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 2 * time.Second})
+	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 6 * time.Second})
 	lock := mustLockOn(t, lease, "lease/lost", latchkey.LockOptions{})
 	mustLock(t, c, "lease/taken", latchkey.LockOptions{})
 	waits := make(chan error, 1)
