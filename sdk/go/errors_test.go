@@ -193,17 +193,30 @@ func TestServerThatAsksForAPauseGetsIt(t *testing.T) {
 
 func TestAnswersOfSomethingElseAreNoAnswers(t *testing.T) {
 	t.Parallel()
-	for name, status := range map[string]int{"a portal": http.StatusOK, "a default page": http.StatusNotFound} {
+	for name, answer := range map[string]struct {
+		status int
+		body   string
+	}{
+		"a portal":       {http.StatusOK, "<html>"},
+		"a default page": {http.StatusNotFound, "<html>"},
+		"other JSON":     {http.StatusOK, `{"id":"other","ttl_seconds":30,"renew_after_seconds":10,"locks":null}`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(status)
-				w.Write([]byte("<html>"))
+				w.WriteHeader(answer.status)
+				w.Write([]byte(answer.body))
 			}))
 			defer portal.Close()
 			elsewhere := newClient(t, latchkey.Config{Servers: []string{portal.URL}, Timeout: 200 * time.Millisecond})
 			if err := elsewhere.Release(within(t), "a"); err == nil || errors.Is(err, latchkey.ErrLockNotFound) {
 				t.Errorf("a release is answered by something else, and told as %v", err)
+			}
+			if lock, err := elsewhere.Lock(within(t), "a", latchkey.LockOptions{}); err == nil {
+				t.Errorf("a claim is answered by something else, and gives the lock %d", lock.Token())
+			}
+			if page, err := elsewhere.List(within(t), latchkey.Filter{}); err == nil {
+				t.Errorf("a list is answered by something else, and told as %+v", page)
 			}
 			sent := newLines(t)
 			sent.before = func(req *http.Request) {
