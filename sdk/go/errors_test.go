@@ -191,6 +191,28 @@ func TestServerThatAsksForAPauseGetsIt(t *testing.T) {
 	mustLock(t, both, "pause", latchkey.LockOptions{}) // by the other
 }
 
+func TestServerThatDoesNotLetWaitIsNotAskedWithoutPause(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch req.Method {
+		case http.MethodDelete:
+			w.WriteHeader(http.StatusNoContent)
+			return
+		case http.MethodGet:
+			asked.Add(1)
+		}
+		w.Write([]byte(`{"id":"a","name":"a","state":"queued","position":1,"lease_id":"a","ttl_seconds":30,"renew_after_seconds":10}`))
+	}))
+	defer server.Close()
+	c := newClient(t, latchkey.Config{Servers: []string{server.URL}})
+	_, err := c.Lock(within(t), "a", latchkey.LockOptions{Wait: time.Second})
+	as[*latchkey.NotAcquiredError](t, err)
+	if n := asked.Load(); n > 100 {
+		t.Errorf("it was asked %d times in a second", n)
+	}
+}
+
 func TestAnswersOfSomethingElseAreNoAnswers(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]struct {

@@ -75,7 +75,10 @@ func TestLockOutlivesTheContextOfItsAcquisition(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	eventually(t, "renewed", func() bool { return len(sent.all(http.MethodPut)) >= 2 })
+	eventually(t, "renewed", func() bool {
+		all := sent.all(http.MethodPut)
+		return len(all) >= 2 && all[1].status == http.StatusOK
+	})
 	if released, err := lock.Release(); !released || err != nil {
 		t.Errorf("release: %v, %v", released, err)
 	}
