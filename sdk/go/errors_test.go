@@ -12,14 +12,9 @@ func TestRefusalsOfTheServiceAreTyped(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, latchkey.Config{})
 	held := mustLock(t, c, "typed", latchkey.LockOptions{})
-	queued, err := c.Claim(within(t), latchkey.ClaimRequest{Name: "typed", Queue: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queued := mustClaim(t, c, latchkey.ClaimRequest{Name: "typed", Queue: true})
 	key := strings.Repeat("k", 16)
-	if _, err := c.Claim(within(t), latchkey.ClaimRequest{Name: "typed/key", Key: key}); err != nil {
-		t.Fatal(err)
-	}
+	mustClaim(t, c, latchkey.ClaimRequest{Name: "typed/key", Key: key})
 	claim := func(req latchkey.ClaimRequest) error { _, err := c.Claim(within(t), req); return err }
 	renew := func(id string) error { _, err := c.Renew(within(t), id); return err }
 	elsewhere := newClient(t, latchkey.Config{Servers: []string{shared + "/elsewhere"}})

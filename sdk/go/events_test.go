@@ -14,10 +14,7 @@ func TestStreamOfAClaimTellsItsStates(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, latchkey.Config{Servers: []string{"http://127.0.0.1:1", shared}})
 	first := mustLock(t, c, "events", latchkey.LockOptions{})
-	claim, err := c.Claim(within(t), latchkey.ClaimRequest{Name: "events", Queue: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := mustClaim(t, c, latchkey.ClaimRequest{Name: "events", Queue: true})
 	var told []latchkey.State
 	for event, err := range c.LockEvents(within(t), claim.ID) {
 		if err != nil || event.Claim == nil {
@@ -79,10 +76,7 @@ func TestStreamThatBreaksIsToldAsAnError(t *testing.T) {
 	line := etcdtest.NewProxy(t, address(shared))
 	c := newClient(t, latchkey.Config{Servers: []string{"http://" + line.Addr()}})
 	mustLock(t, newClient(t, latchkey.Config{}), "broken", latchkey.LockOptions{})
-	claim, err := c.Claim(within(t), latchkey.ClaimRequest{Name: "broken", Queue: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := mustClaim(t, c, latchkey.ClaimRequest{Name: "broken", Queue: true})
 	var broke error
 	for event, err := range c.LockEvents(within(t), claim.ID) {
 		if event.Claim != nil {

@@ -151,10 +151,7 @@ func TestWaiterIsToldItsPosition(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, latchkey.Config{Servers: []string{serve(t, "--data-dir="+t.TempDir()+"/data", "--max-wait=1s").url}})
 	mustLock(t, c, "position", latchkey.LockOptions{})
-	first, err := c.Claim(within(t), latchkey.ClaimRequest{Name: "position", Queue: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := mustClaim(t, c, latchkey.ClaimRequest{Name: "position", Queue: true})
 	waiter := lockBeside(within(t), t, c, "position", latchkey.LockOptions{Wait: latchkey.Forever})
 	if waiter.first.Position != 2 {
 		t.Errorf("told %+v, want position 2", waiter.first)

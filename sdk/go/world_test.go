@@ -84,6 +84,23 @@ func mustLock(t testing.TB, c *latchkey.Client, name string, opts latchkey.LockO
 	return lock
 }
 
+// mustClaim makes a claim that the test's end removes.
+func mustClaim(t testing.TB, c *latchkey.Client, req latchkey.ClaimRequest) latchkey.Claim {
+	t.Helper()
+	claim, err := c.Claim(within(t), req)
+	if err != nil {
+		t.Fatalf("claim %s: %v", req.Name, err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), bound)
+		defer cancel()
+		if err := c.Release(ctx, claim.ID); err != nil && !errors.Is(err, latchkey.ErrLockNotFound) {
+			t.Errorf("release of a claim on %s: %v", req.Name, err)
+		}
+	})
+	return claim
+}
+
 // claims are those on a name.
 func claims(t testing.TB, c *latchkey.Client, name string) []latchkey.Claim {
 	t.Helper()
