@@ -1,0 +1,143 @@
+package latchkey
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+const mostAnswer = 16 << 20 // bytes that are read of a body
+
+// request is one call of the API, as often as it is sent.
+type request struct {
+	method string
+	path   string // ids need no escaping
+	query  url.Values
+	key    string
+	body   any
+	wait   time.Duration      // for so long the service may hold it open
+	again  bool               // it can be sent again when its outcome is not known
+	read   func([]byte) error // reads the body of a 2xx; nil if that is to be a 204
+}
+
+// into reads a body into out, if it is an answer at all: something between may have answered in the service's place.
+func into[T any](out *T, sound func(T) bool) func([]byte) error {
+	return func(body []byte) error {
+		var got T
+		if err := json.Unmarshal(body, &got); err != nil || !sound(got) {
+			return errNotLatchkey
+		}
+		*out = got
+		return nil
+	}
+}
+
+// answer is a 2xx.
+type answer struct {
+	header  http.Header
+	sent    time.Duration // on the client's clock, before the first byte left
+	doubted bool          // an earlier try may have been done; told beside an error too
+}
+
+// try sends the request once, and remembers how the server did.
+func (c *Client) try(ctx context.Context, server int, r request) (answer, error) {
+	a, err := c.exchange(ctx, c.servers.urls[server], r)
+	switch {
+	case err == nil || outcomeOf(err) == definite:
+		c.servers.answered(server)
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errOutOfTime): // the caller's end, and no fault of the server's
+	default:
+		c.servers.failed(server)
+		c.http.CloseIdleConnections() // they may be as dead as this one
+	}
+	return a, err
+}
+
+func (c *Client) exchange(ctx context.Context, base *url.URL, r request) (answer, error) {
+	req, err := c.newRequest(ctx, base, r)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{sent: c.now()}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, &lineError{server: base.Host, cause: withoutURL(err)}
+	}
+	defer resp.Body.Close()
+	a.header = resp.Header
+	body, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
+	if err != nil {
+		return answer{}, &lineError{server: base.Host, cause: withoutURL(err)}
+	}
+	if resp.StatusCode/100 != 2 {
+		return answer{}, newError(resp, body)
+	}
+	if r.read == nil && resp.StatusCode != http.StatusNoContent {
+		return answer{}, &lineError{server: base.Host, cause: errNotLatchkey}
+	}
+	if r.read != nil {
+		if err := r.read(body); err != nil {
+			return answer{}, &lineError{server: base.Host, cause: err}
+		}
+	}
+	return a, nil
+}
+
+func (c *Client) newRequest(ctx context.Context, base *url.URL, r request) (*http.Request, error) {
+	target := base.JoinPath(r.path)
+	target.RawQuery = r.query.Encode()
+	var body io.Reader
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, fmt.Errorf("latchkey: request body: %w", err)
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("latchkey: request: %w", withoutURL(err))
+	}
+	for name, values := range c.header {
+		req.Header[name] = values
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.key != "" {
+		req.Header.Set("Idempotency-Key", r.key)
+	}
+	return req, nil
+}
+
+// newError reads what is not a 2xx.
+func newError(resp *http.Response, body []byte) *Error {
+	e := &Error{RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind == "application/problem+json" && json.Unmarshal(body, &e.Problem) == nil {
+		e.Document = body
+	} else {
+		e.Problem = Problem{}
+	}
+	e.Status = resp.StatusCode
+	return e
+}
+
+// retryAfter reads the header's two forms.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}
