@@ -154,6 +154,9 @@ export interface paths {
          *
          *     With an `Idempotency-Key` the request can be repeated safely, through any replica: while the claim stands, the
          *     same key for the same name finds it and answers the same id and the same token, with `Idempotent-Replayed: true`.
+         *     Where another request of the same key or lease may wait for the claim still, here or at another replica, the end
+         *     of this one does not take the place away: it is answered `202`, whatever `queue` says. Delete the claim, or let it
+         *     lapse.
          *     A claim with a `lease_id` needs no key: the same lease claiming the same name is the same claim.
          */
         readonly post: operations["createLock"];
