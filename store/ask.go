@@ -24,6 +24,7 @@ func (r *registration) serve(ctx context.Context, st standing) (*place, standing
 		}
 		now, err := r.adopt(ctx, st, sl)
 		if err == nil && !now.Held {
+			r.s.metrics.adopted.Inc()
 			p := r.join(now, sl, true)
 			p.tookOver()
 			return p, now, nil

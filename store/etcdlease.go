@@ -24,25 +24,32 @@ type granted struct {
 
 // beginLease begins an etcd lease, trying until that is answered or ctx ends.
 func (s *Store) beginLease(ctx context.Context, kind leaseKind, ttl time.Duration) (granted, error) {
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		term := s.terms.last.Load()
 		g, h, err := s.grantLease(ctx, newLeaseID(kind, term), ttl)
-		if err != nil {
-			return granted{}, err
-		}
-		if h != nil && s.terms.covers(h.MemberId, term, g.sent) {
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseExist) && ctx.Err() == nil:
+			continue // somebody else's, by an id that happened to be the same
+		case err != nil:
+			return granted{}, unavailable(err)
+		case h != nil && s.terms.covers(h.MemberId, term, g.sent):
 			return g, nil
 		}
 		s.tidy.revoke(g.id) // it may be of an earlier term than it says
 		if h != nil {
 			s.terms.saw(h)
 		}
+		if ctx.Err() != nil {
+			return granted{}, unavailable(context.Cause(ctx))
+		}
+		sleep(ctx, pause)
 	}
 }
 
 // grantLease begins the etcd lease id. The header is nil if an earlier attempt than the one that was answered did it.
 func (s *Store) grantLease(ctx context.Context, id clientv3.LeaseID, ttl time.Duration) (granted, *pb.ResponseHeader, error) {
 	sent := time.Now()
+	again := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		try, cancel := context.WithTimeout(ctx, s.perTry())
 		resp, err := s.leases().LeaseGrant(try, &pb.LeaseGrantRequest{ID: int64(id), TTL: int64(ttl / time.Second)})
@@ -51,14 +58,20 @@ func (s *Store) grantLease(ctx context.Context, id clientv3.LeaseID, ttl time.Du
 		switch {
 		case err == nil:
 			return granted{id, time.Duration(resp.TTL) * time.Second, sent}, resp.Header, nil
-		case errors.Is(err, rpctypes.ErrLeaseExist):
+		case errors.Is(err, rpctypes.ErrLeaseExist) && again:
 			return granted{id, ttl, sent}, nil, nil
+		case errors.Is(err, rpctypes.ErrLeaseExist):
+			return granted{}, nil, err
 		}
 		s.metrics.failed(err)
+		if certain(err) && !again {
+			return granted{}, nil, err
+		}
 		if certain(err) || ctx.Err() != nil {
 			s.tidy.revoke(id)
-			return granted{}, nil, unavailable(err)
+			return granted{}, nil, err
 		}
+		again = true
 		sleep(ctx, pause)
 	}
 }

@@ -63,6 +63,7 @@ func (s *Store) register(ctx context.Context, old *registration) (*registration,
 	r.raising <- struct{}{}
 	if old != nil {
 		s.sight.leave(old.epoch.Base)
+		s.terms.forget()
 		if _, err := s.etcd.Delete(ctx, old.key); err != nil {
 			return nil, fmt.Errorf("remove the old fence: %w", err)
 		}
@@ -185,10 +186,11 @@ func (r *registration) onLease() clientv3.LeaseID {
 // renewLease renews the lease of the fence, after moving it to a new one if it was begun in an earlier term: see term.go.
 func (r *registration) renewLease(ctx context.Context) error {
 	if !r.s.fresh(r.onLease()) {
-		if err := r.newLease(ctx); err != nil {
-			return err
+		err := r.newLease(ctx)
+		if err == nil {
+			err = r.raise(ctx, r.behind())
 		}
-		if err := r.raise(ctx, r.behind()); err != nil {
+		if err != nil && !errors.Is(err, rpctypes.ErrNoSpace) { // then it stays where it is
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func TestTTLToldIsTheOneThatEtcdKeeps(t *testing.T) {
 
 func grantedTTL(t testing.TB, s *Store, id clientv3.LeaseID) time.Duration {
 	t.Helper()
-	resp, err := s.timeToLive(ctxFor(t), id)
+	resp, err := s.left(ctxFor(t), id)
 	if err != nil {
 		t.Fatal(err)
 	}

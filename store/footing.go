@@ -32,13 +32,10 @@ type footing struct {
 // what may have passed when a client is told that it holds.
 const freshPart = 6
 
-// footing makes one for a claim that somebody has been waiting for since then.
-func (r *registration) footing(ctx context.Context, c claim, since time.Time) (*footing, error) {
-	if c.ClientLease != "" {
-		record, err := r.s.knownLease(ctx, c.ClientLease)
-		if err != nil {
-			return nil, err
-		}
+// footing makes one for a claim that somebody has been waiting for since then. record is that of its client's lease, if it
+// is on one.
+func (r *registration) footing(ctx context.Context, c claim, record *leaseRecord, since time.Time) (*footing, error) {
+	if record != nil {
 		f := &footing{
 			r: r, client: c.ClientLease, record: record, id: record.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease),
 		}
@@ -84,7 +81,7 @@ func (f *footing) proven(ctx context.Context, term uint64) time.Time {
 		sent = k.provenBy(term)
 	}
 	switch {
-	case !begunIn(f.id, term):
+	case !begunIn(f.id, term), f.record != nil && f.record.Was != 0: // then it is not all of the lease that was renewed
 		return time.Time{}
 	case f.renewal != nil && !f.own && !sent.IsZero():
 		f.r.witnesses.extend(f.client, sent.Add(f.ttl))

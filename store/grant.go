@@ -104,7 +104,7 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 		if f == nil || f.own && again {
 			_, _ = f.abandon()
 			var err error
-			if f, err = r.footing(ctx, st.claim, since); err != nil {
+			if f, err = r.standOn(ctx, st.claim, since); err != nil {
 				return part{}, err
 			}
 		}
@@ -132,6 +132,18 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 		return now, time.Time{}, ErrNoLease
 	}
 	return now, time.Time{}, errMoved
+}
+
+// standOn makes the footing for a claim that was queued: its client's lease can be on another etcd lease by now.
+func (r *registration) standOn(ctx context.Context, c claim, since time.Time) (*footing, error) {
+	if c.ClientLease == "" {
+		return r.footing(ctx, c, nil, since)
+	}
+	record, err := r.s.knownLease(ctx, c.ClientLease)
+	if err != nil {
+		return nil, err
+	}
+	return r.footing(ctx, c, record, since)
 }
 
 // errLeaseMoved: the client's lease is on another etcd lease by now.
@@ -169,11 +181,14 @@ func (r *registration) stands(st standing, found *pb.RangeResponse) (standing, e
 
 // adopt puts the claim on this replica's waiting lease again, after another replica has adopted it.
 func (p *place) adopt() {
-	if err := p.putOnSlot(); err != nil {
-		p.line.mu.Lock()
-		defer p.line.mu.Unlock()
-		p.interrupt(err)
+	err := p.putOnSlot()
+	if err == nil {
+		p.line.r.s.metrics.adopted.Inc()
+		return
 	}
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	p.interrupt(err)
 }
 
 // putOnSlot puts the claim on a waiting lease of this replica that can be used, and notes how it then stands.
@@ -230,7 +245,6 @@ func (r *registration) adopt(ctx context.Context, st standing, sl *slot) (standi
 	}
 	if a.ok {
 		st.modified, st.onLease = a.revision, sl.id
-		r.s.metrics.adopted.Inc()
 		return st, nil
 	}
 	now, err := r.stands(st, a.ops[0].GetResponseRange())

@@ -88,7 +88,7 @@ func (h *heir) commit(ctx context.Context, s *Store, want lockID) (answer, error
 func (h *heir) prepare(ctx context.Context, r *registration) bool {
 	if h.f == nil {
 		var err error
-		if h.f, err = r.footing(ctx, h.st.claim, h.since); err != nil {
+		if h.f, err = r.standOn(ctx, h.st.claim, h.since); err != nil {
 			return false
 		}
 	}

@@ -389,7 +389,7 @@ func TestReleaseThatMeetsAGrantLeavesTheWaitingLeaseAlone(t *testing.T) {
 		t.Errorf("the wait on a released claim: got %v, want %v", err, ErrPlaceLost)
 	}
 	sleep(ctxFor(t), 300*time.Millisecond) // what is revoked or pooled is so beside the release
-	resp, err := a.timeToLive(ctxFor(t), before.onLease)
+	resp, err := a.left(ctxFor(t), before.onLease)
 	if err != nil || resp.TTL <= 0 {
 		t.Errorf("the waiting lease is gone: %v, %v", resp, err)
 	}

@@ -133,31 +133,39 @@ func (s *Store) GetLease(ctx context.Context, id string) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	l := w.lease()
-	ttl, err := s.timeToLive(bound, w.etcdLease())
-	if err != nil {
-		return Lease{}, err
-	}
-	l.Left = min(max(time.Duration(ttl.TTL)*time.Second, 0), l.TTL)
-	onLease := ttl.Keys
-	if w.record != nil && w.record.Was != 0 {
-		was, err := s.left(bound, w.record.Was)
+	return s.look(bound, w)
+}
+
+// look shows what a witness says with what etcd says of its etcd lease. What is moved meanwhile is looked at again.
+func (s *Store) look(ctx context.Context, w witness) (Lease, error) {
+	for {
+		var onLease [][]byte
+		if w.unfinished() { // first what is left of before: what is moved now can be seen twice, but not missed
+			was, err := s.left(ctx, w.record.Was)
+			if err != nil {
+				return Lease{}, err
+			}
+			onLease = was.Keys
+		}
+		now, err := s.left(ctx, w.etcdLease())
 		if err != nil {
 			return Lease{}, err
 		}
-		onLease = append(onLease, was.Keys...)
+		if before := w.modified(); now.TTL < 0 || !begunIn(w.etcdLease(), now.Header.GetRaftTerm()) {
+			switch err := s.lookAgain(ctx, &w); {
+			case err != nil:
+				return Lease{}, err
+			case w.modified() != before:
+				continue
+			case now.TTL < 0:
+				return Lease{}, ErrNoLease
+			}
+		}
+		l := w.lease()
+		l.Left = min(max(time.Duration(now.TTL)*time.Second, 0), l.TTL)
+		l.Locks, err = s.heldOn(ctx, w, append(onLease, now.Keys...))
+		return l, err
 	}
-	l.Locks, err = s.heldOn(bound, w, onLease)
-	return l, err
-}
-
-// timeToLive is left of a lease that has not ended.
-func (s *Store) timeToLive(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseTimeToLiveResponse, error) {
-	resp, err := s.left(ctx, id)
-	if err == nil && resp.TTL < 0 {
-		return nil, ErrNoLease
-	}
-	return resp, err
 }
 
 // left asks etcd for what is left of a lease, less than nothing if it has ended, and for the keys on it.
@@ -243,15 +251,20 @@ func (s *Store) EndLease(ctx context.Context, id string) error {
 
 // endRecord ends a client's lease with all that is on it. One that was begun in an earlier term can be moved meanwhile.
 func (s *Store) endRecord(ctx context.Context, w witness) error {
-	ended := false
+	begun, ended := false, false
 	for {
 		if w.record.Was != 0 {
 			if _, err := s.revoke(ctx, w.record.Was); err != nil && !errors.Is(err, ErrNoLease) {
 				return err
+			} else if err == nil {
+				begun = true
 			}
 		}
 		term, err := s.revoke(ctx, w.record.Lease)
-		if err != nil && !errors.Is(err, ErrNoLease) {
+		switch {
+		case err != nil && !errors.Is(err, ErrNoLease) && begun:
+			return unknown(err)
+		case err != nil && !errors.Is(err, ErrNoLease):
 			return err
 		}
 		ended = ended || err == nil
@@ -259,7 +272,7 @@ func (s *Store) endRecord(ctx context.Context, w witness) error {
 			return nil
 		}
 		switch err := s.lookAgain(ctx, &w); {
-		case errors.Is(err, ErrNoLease) && ended:
+		case errors.Is(err, ErrNoLease) && (ended || begun):
 			return nil
 		case err != nil:
 			return err

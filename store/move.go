@@ -22,18 +22,21 @@ func (s *Store) fresh(id clientv3.LeaseID) bool { return begunIn(id, s.terms.las
 // move moves what is on the etcd lease of w, and returns when the new lease was begun. errUnproven if somebody else was
 // faster, or the term is another by now; ErrNoLease if the witness is gone.
 func (s *Store) move(ctx context.Context, w *witness) (time.Time, error) {
-	switch {
-	case w.record != nil:
+	if w.record != nil {
 		return time.Time{}, s.moveRecord(ctx, w)
-	case w.lock.ClientLease != "":
-		return time.Time{}, s.moveWithLease(ctx, w)
+	}
+	before := w.lock.modified
+	if err := s.lookAgain(ctx, w); err != nil {
+		return time.Time{}, err
+	} else if w.lock.modified != before && s.fresh(w.lock.Lease) {
+		return time.Time{}, errUnproven // another replica was faster
 	}
 	g, err := s.beginLease(ctx, holdLease, w.lock.ttl())
 	if err != nil {
 		return time.Time{}, err
 	}
-	before := *w.lock
-	st, term, err := s.moveClaim(ctx, before, g.id)
+	was := w.lock.Lease
+	st, term, err := s.moveClaim(ctx, *w.lock, g.id)
 	if err != nil {
 		if !errors.Is(err, ErrUnknown) {
 			s.tidy.revoke(g.id)
@@ -43,7 +46,7 @@ func (s *Store) move(ctx context.Context, w *witness) (time.Time, error) {
 		}
 		return time.Time{}, unmoved(err)
 	}
-	s.tidy.revoke(before.Lease)
+	s.tidy.revoke(was)
 	w.lock, w.until = &st, g.sent.Add(g.ttl)
 	if !begunIn(g.id, term) {
 		return time.Time{}, errUnproven

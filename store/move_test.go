@@ -17,11 +17,16 @@ func elected(t testing.TB) (a, b *Store, elect func()) {
 	t.Helper()
 	etcd := etcdtest.New(t)
 	a, b = open(t, etcd.Client(t)), open(t, etcd.Client(t))
-	return a, b, func() {
+	return a, b, electing(t, etcd, a, b)
+}
+
+// electing begins another term, and waits until the replicas have seen it.
+func electing(t testing.TB, etcd *etcdtest.Server, replicas ...*Store) func() {
+	return func() {
 		t.Helper()
-		before := a.terms.last.Load()
+		before := replicas[0].terms.last.Load()
 		etcd.Restart()
-		for _, s := range []*Store{a, b} {
+		for _, s := range replicas {
 			eventually(t, "the replica sees another term", func() bool { return s.Ready() == nil && s.terms.last.Load() > before })
 		}
 	}
@@ -63,10 +68,13 @@ func TestHeldLockIsMovedOnceAfterAnElection(t *testing.T) {
 // wantGone waits until an etcd lease is no more.
 func wantGone(t testing.TB, s *Store, id clientv3.LeaseID) {
 	t.Helper()
-	eventually(t, "the etcd lease of before is ended", func() bool {
-		_, err := s.timeToLive(ctxFor(t), id)
-		return errors.Is(err, ErrNoLease)
-	})
+	eventually(t, "the etcd lease of before is ended", func() bool { return ended(t, s, id) })
+}
+
+func ended(t testing.TB, s *Store, id clientv3.LeaseID) bool {
+	t.Helper()
+	left, err := s.left(ctxFor(t), id)
+	return err == nil && left.TTL < 0
 }
 
 func TestRenewalsThatMoveALockTogetherAllCount(t *testing.T) {

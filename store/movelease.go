@@ -21,6 +21,14 @@ const movedAtOnce = 16
 // moveRecord moves a client's lease. It ends in errUnproven: the new etcd lease is then to be renewed.
 func (s *Store) moveRecord(ctx context.Context, w *witness) error {
 	if w.record.Was == 0 {
+		if err := s.lookAgain(ctx, w); err != nil {
+			return err
+		}
+	}
+	if w.record.Was == 0 && s.fresh(w.record.Lease) {
+		return errUnproven // another replica was faster
+	}
+	if w.record.Was == 0 {
 		g, err := s.beginLease(ctx, holdLease, w.record.ttl())
 		if err != nil {
 			return err
@@ -84,6 +92,9 @@ func (s *Store) putRecord(ctx context.Context, w *witness, next leaseRecord) err
 // made after it shows to have led.
 func (s *Store) moveAll(ctx context.Context, record leaseRecord, key string) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		for _, id := range []clientv3.LeaseID{record.Was, record.Lease} { // so that both last until it is done, in however many requests
+			_, _ = s.keepAlive(ctx, id)
+		}
 		left, err := s.left(ctx, record.Was)
 		if err != nil {
 			return err
@@ -153,22 +164,10 @@ func (s *Store) moveClaims(ctx context.Context, held []standing, to clientv3.Lea
 		})
 	}
 	work.Wait()
-	return errors.Join(errs...)
-}
-
-// moveWithLease moves the client's lease that a claim is on, and the claim with it.
-func (s *Store) moveWithLease(ctx context.Context, w *witness) error {
-	id := w.lock.ClientLease
-	lease := witness{key: s.keys.leaseOf(id), id: id}
-	var err error
-	if lease.record, err = s.readLease(ctx, id); err != nil {
-		return err
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
-	if _, err := s.prove(ctx, &lease); err != nil {
-		return err
-	}
-	if err := s.lookAgain(ctx, w); err != nil {
-		return err
-	}
-	return errUnproven
+	return nil
 }

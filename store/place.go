@@ -23,6 +23,8 @@ type place struct {
 	elsewhere time.Time
 	// since is when the last request came that is attached.
 	since time.Time
+	// left is when the last request went that was attached.
+	left time.Time
 	// busy says that a transaction about this claim is under way: there is only one at a time.
 	busy bool
 	// ending counts the requests whose wait is over and which wait for that transaction.
@@ -260,7 +262,7 @@ func (p *place) settle() {
 	case !p.findable:
 		p.begin(p.leave)
 	default:
-		p.after(p.line.r.s.cfg.WaitingTTL, p.lapse)
+		p.after(p.line.r.s.cfg.WaitingTTL-time.Since(p.left), p.lapse)
 	}
 }
 
@@ -302,6 +304,7 @@ func (p *place) detach() {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
 	p.attached--
+	p.left = time.Now()
 	p.settle()
 }
 

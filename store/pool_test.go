@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -47,10 +46,7 @@ func TestPooledLeaseThatEndedUnnoticedIsNotHeldOn(t *testing.T) {
 			p.mu.Lock()
 			p.idle[ttl][0].until = time.Now().Add(time.Hour) // as after a pause that the clock did not count
 			p.mu.Unlock()
-			eventually(t, "it has run out", func() bool {
-				_, err := s.timeToLive(ctxFor(t), id)
-				return errors.Is(err, ErrNoLease)
-			})
+			eventually(t, "it has run out", func() bool { return ended(t, s, id) })
 		},
 	} {
 		for what, c := range map[string]Claim{"a try": {}, "a wait": {Wait: within}} {
@@ -178,7 +174,7 @@ func wantLeftAlone(t testing.TB, a, b *Store, l Lock, st standing) {
 	if now := asItStands(t, b, l.ID); now.modified != st.modified || now.onLease != st.onLease {
 		t.Errorf("%q: got %+v, want %+v", l.Name, now, st)
 	}
-	if left, err := a.timeToLive(ctxFor(t), st.onLease); err != nil || left.TTL <= 0 {
+	if left, err := a.left(ctxFor(t), st.onLease); err != nil || left.TTL <= 0 {
 		t.Errorf("the etcd lease of %q: %+v, %v", l.Name, left, err)
 	}
 	if next := mustHold(t, a, Claim{Name: "next"}); asItStands(t, a, next.ID).onLease == st.onLease {

@@ -120,7 +120,7 @@ func (p *presence) due() []*slot {
 		switch {
 		case sl.gone && sl.claims == 0:
 			continue
-		case sl.claims == 0 && spare:
+		case sl.claims == 0 && (spare || !p.r.s.fresh(sl.id)):
 			sl.gone = true
 			p.r.s.tidy.revoke(sl.id)
 			continue

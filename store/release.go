@@ -22,7 +22,6 @@ func (s *Store) Release(ctx context.Context, id string) error {
 }
 
 func (s *Store) release(ctx context.Context, want lockID) error {
-	known := s.knownUntil(want)
 	h := s.heirOf(want)
 	a, err := h.commit(ctx, s, want)
 	switch {
@@ -32,23 +31,10 @@ func (s *Store) release(ctx context.Context, want lockID) error {
 		s.metrics.releases.Inc()
 		a.reg.goneFrom(want)
 		return s.freeLease(a, want)
-	case a.again && time.Now().Before(known):
-		return nil // an attempt that went unanswered has done it
 	case a.again:
-		return unknown(errRanOut)
+		return nil // an attempt that went unanswered has done it
 	}
 	return ErrNoLock
-}
-
-// errRanOut: what an unanswered release was to give back is gone, and may have run out before.
-var errRanOut = errors.New("it is gone now, and may have run out before")
-
-// knownUntil is up to when a lock is known to last unless it is released; zero if that is not known.
-func (s *Store) knownUntil(id lockID) time.Time {
-	if r := s.registration(); r != nil {
-		return r.witnesses.until(id.String())
-	}
-	return time.Time{}
 }
 
 func (r *registration) releasePart(want lockID) part {
@@ -65,7 +51,7 @@ func (r *registration) releasePart(want lockID) part {
 // its own.
 func (s *Store) freeLease(a answer, id lockID) error {
 	r, deleted := a.reg, a.ops[0].GetResponseDeleteRange()
-	until := r.witnesses.drop(id.String())
+	known := r.witnesses.drop(id.String())
 	if len(deleted.PrevKvs) == 0 {
 		return nil
 	}
@@ -74,9 +60,9 @@ func (s *Store) freeLease(a answer, id lockID) error {
 		return err
 	}
 	if st.Held && st.ClientLease == "" {
-		idle := idleLease{id: st.Lease, until: until}
-		if !until.IsZero() {
-			idle.proven = until.Add(-st.ttl())
+		idle := idleLease{id: st.Lease}
+		if known.lock != nil && known.lock.Lease == st.Lease && !known.until.IsZero() {
+			idle.until, idle.proven = known.until, known.until.Add(-st.ttl())
 		}
 		r.pool.put(st.ttl(), idle)
 	}

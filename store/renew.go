@@ -46,8 +46,10 @@ func (s *Store) prove(ctx context.Context, w *witness) (time.Time, error) {
 				s.remember(*w)
 			}
 			return sent, nil
-		case !errors.Is(err, errUnproven):
+		case errors.Is(err, ErrNoLease):
 			return time.Time{}, err
+		case !errors.Is(err, errUnproven):
+			return time.Time{}, unknown(err)
 		case ctx.Err() != nil:
 			return time.Time{}, unknown(context.Cause(ctx))
 		}
@@ -57,8 +59,13 @@ func (s *Store) prove(ctx context.Context, w *witness) (time.Time, error) {
 
 // proveOnce tries once. errUnproven if it is to be tried again.
 func (s *Store) proveOnce(ctx context.Context, w *witness) (time.Time, error) {
-	if !s.fresh(w.etcdLease()) || w.unfinished() {
-		return s.move(ctx, w)
+	fresh := s.fresh(w.etcdLease())
+	if !fresh || w.unfinished() {
+		sent, err := s.move(ctx, w)
+		if !errors.Is(err, rpctypes.ErrNoSpace) || w.unfinished() {
+			return sent, err
+		}
+		fresh = false // etcd takes nothing new: what is held stays where it is
 	}
 	k, err := s.keepAliveBefore(ctx, w.etcdLease(), w.until)
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() != nil {
@@ -74,7 +81,7 @@ func (s *Store) proveOnce(ctx context.Context, w *witness) (time.Time, error) {
 		if err := s.lookAgain(ctx, w); err != nil {
 			return time.Time{}, err
 		}
-	case err == nil && k.term == header.RaftTerm && begunIn(w.etcdLease(), k.term):
+	case err == nil && k.term == header.RaftTerm && (begunIn(w.etcdLease(), k.term) || !fresh):
 		w.until = k.sent.Add(k.ttl)
 		return k.sent, nil
 	}
@@ -87,16 +94,17 @@ func (s *Store) proveOnce(ctx context.Context, w *witness) (time.Time, error) {
 func (s *Store) confirm(ctx context.Context, st *standing, sent, arrived time.Time) error {
 	bound, cancel := s.bounded(ctx, time.Now())
 	defer cancel()
-	w := witness{key: st.key, lock: st}
+	lock := *st
+	w := witness{key: st.key, lock: &lock}
 	if st.ClientLease == "" {
 		w.id = st.id()
 	}
 	for sent.IsZero() || sent.Before(arrived) || time.Since(sent) > st.ttl()/3 {
 		var err error
-		if sent, err = s.prove(bound, &w); errors.Is(err, ErrNoLease) {
+		if sent, err = s.proveHeld(bound, &w); errors.Is(err, ErrNoLease) {
 			return ErrNoLock
 		} else if err != nil {
-			return err
+			return unknown(err)
 		}
 	}
 	*st = *w.lock
@@ -105,6 +113,25 @@ func (s *Store) confirm(ctx context.Context, st *standing, sent, arrived time.Ti
 		s.remember(w)
 	}
 	return nil
+}
+
+// proveHeld proves a held claim: by itself, or, on a client's lease, by that and by a look at the claim after it, as what
+// is renewed is then all that is on the lease.
+func (s *Store) proveHeld(ctx context.Context, w *witness) (time.Time, error) {
+	id := w.lock.ClientLease
+	if id == "" {
+		return s.prove(ctx, w)
+	}
+	record, err := s.knownLease(ctx, id)
+	if err != nil {
+		return time.Time{}, err
+	}
+	lease := witness{key: s.keys.leaseOf(id), id: id, record: record, until: s.knownUntil(id)}
+	sent, err := s.prove(ctx, &lease)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return sent, s.lookAgain(ctx, w)
 }
 
 // keepAtLeast is how long a client's stream keeps its lease alive, at least, before it must be opened again.

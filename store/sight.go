@@ -98,6 +98,7 @@ func (s *Store) send(ctx context.Context, cmps []clientv3.Cmp, then, els []clien
 	}
 	s.terms.saw(resp.Header)
 	if !s.sight.check(before, resp.Header) {
+		s.terms.beginAgain(resp.Header)
 		s.replaced()
 		return resp, errReplaced
 	}

@@ -56,7 +56,8 @@ func begunIn(id clientv3.LeaseID, term uint64) bool { return uint64(id)>>randomB
 type terms struct {
 	last atomic.Uint64
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	cluster uint64
 	// since is when each member was first seen in the last term.
 	since map[uint64]time.Time
 }
@@ -65,16 +66,35 @@ type terms struct {
 func (t *terms) saw(h *pb.ResponseHeader) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch last := t.last.Load(); {
-	case h.RaftTerm < last:
+	if last := t.last.Load(); h.ClusterId == t.cluster && h.RaftTerm < last {
 		return
-	case h.RaftTerm > last || t.since == nil:
-		t.last.Store(h.RaftTerm)
-		t.since = map[uint64]time.Time{}
+	} else if h.ClusterId != t.cluster || h.RaftTerm > last {
+		t.begin(h)
 	}
 	if _, known := t.since[h.MemberId]; !known {
 		t.since[h.MemberId] = time.Now()
 	}
+}
+
+// begin begins with the term in an answer, in whatever store that is. t.mu is held.
+func (t *terms) begin(h *pb.ResponseHeader) {
+	t.cluster, t.since = h.ClusterId, map[uint64]time.Time{}
+	t.last.Store(h.RaftTerm)
+}
+
+// beginAgain is for a store that was set back or replaced: its terms may be lower.
+func (t *terms) beginAgain(h *pb.ResponseHeader) {
+	t.mu.Lock()
+	t.begin(h)
+	t.mu.Unlock()
+	t.saw(h)
+}
+
+// forget is for a replica that begins anew.
+func (t *terms) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begin(&pb.ResponseHeader{})
 }
 
 // covers reports whether what a member answered, to a question sent then, was done in that term or a later one: the

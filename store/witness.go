@@ -93,11 +93,14 @@ func (w witness) stands(found *pb.RangeResponse) bool {
 
 // moved reports whether what was read under the key of a witness that stands was written again: it is on another etcd
 // lease than was known. (Of a key without its value etcd does not tell the lease.)
-func (w witness) moved(found *pb.RangeResponse) bool {
+func (w witness) moved(found *pb.RangeResponse) bool { return found.Kvs[0].ModRevision != w.modified() }
+
+// modified is the revision at which the witness was last written, as far as is known.
+func (w witness) modified() int64 {
 	if w.lock != nil {
-		return found.Kvs[0].ModRevision != w.lock.modified
+		return w.lock.modified
 	}
-	return found.Kvs[0].ModRevision != w.record.modified
+	return w.record.modified
 }
 
 // unfinished reports that the witness is a client's lease of which not all was moved.
@@ -117,12 +120,19 @@ func (s *Store) remembered(id string) (witness, bool) {
 	return witness{}, false
 }
 
-// forget drops a witness that stands no more, and tells until when its etcd lease was known to last.
-func (s *Store) forget(id string) time.Time {
+// knownUntil is up to when the etcd lease of a client's lease is known to last; zero if that is not known.
+func (s *Store) knownUntil(id string) time.Time {
 	if r := s.registration(); r != nil {
-		return r.witnesses.drop(id)
+		return r.witnesses.until(id)
 	}
 	return time.Time{}
+}
+
+// forget drops a witness that stands no more, or not as it was.
+func (s *Store) forget(id string) {
+	if r := s.registration(); r != nil {
+		r.witnesses.drop(id)
+	}
 }
 
 // witnesses remembers what stood for the public ids that were renewed or granted here lately, so that a renewal needs
@@ -178,12 +188,14 @@ func (w *witnesses) keep(id string, k *witness) {
 func (w *witnesses) put(found witness) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if k := w.find(found.id); k != nil && k.etcdLease() == found.etcdLease() {
+	k := w.find(found.id)
+	switch {
+	case k == nil:
+	case found.modified() < k.modified():
+		return // what is known is newer
+	case found.modified() == k.modified():
 		if found.until.After(k.until) {
 			k.until = found.until
-		}
-		if found.record != nil {
-			k.record = found.record
 		}
 		return
 	}
@@ -199,15 +211,15 @@ func (w *witnesses) extend(id string, until time.Time) {
 	}
 }
 
-// drop forgets one, and tells until when its etcd lease was known to last.
-func (w *witnesses) drop(id string) (until time.Time) {
+// drop forgets one, and returns what was known of it.
+func (w *witnesses) drop(id string) (known witness) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range []map[string]*witness{w.young, w.old} {
 		if k := m[id]; k != nil {
-			until = k.until
+			known = *k
 			delete(m, id)
 		}
 	}
-	return until
+	return known
 }

@@ -88,20 +88,20 @@ func TestWitnessesForgetTheOldestAndKeepTheLatestEnd(t *testing.T) {
 		t.Error("an end made a witness")
 	}
 	for i := range maxWitnesses {
-		w.put(witness{id: fmt.Sprint(i)})
+		w.put(witness{id: fmt.Sprint(i), record: &leaseRecord{}})
 	}
 	if _, known := w.get("x"); !known {
 		t.Error("one that is in use is forgotten before so many others came")
 	}
 	for i := range 2 * maxWitnesses {
-		w.put(witness{id: fmt.Sprint("more", i)})
+		w.put(witness{id: fmt.Sprint("more", i), record: &leaseRecord{}})
 	}
 	if _, known := w.get("x"); known || len(w.young)+len(w.old) > 2*maxWitnesses {
 		t.Errorf("%d are remembered, and one that nobody used among them: %v", len(w.young)+len(w.old), known)
 	}
 	w.put(witness{id: "x", record: &leaseRecord{}, until: later})
-	if got := w.drop("x"); !got.Equal(later) {
-		t.Errorf("dropped: got %v, want %v", got, later)
+	if got := w.drop("x"); !got.until.Equal(later) {
+		t.Errorf("dropped: got %v, want %v", got.until, later)
 	}
 	if _, known := w.get("x"); known {
 		t.Error("a dropped witness is still known")
