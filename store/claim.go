@@ -25,7 +25,8 @@ type keys struct {
 func (k keys) locks() string                     { return k.prefix + "locks/" }
 func (k keys) claim(name string, n nonce) string { return k.queue(name) + n.text() }
 func (k keys) leaseOf(text string) string        { return k.prefix + "leases/" + text }
-func (k keys) replica(n nonce) string            { return k.prefix + "replicas/" + n.text() }
+func (k keys) replicas() string                  { return k.prefix + "replicas/" }
+func (k keys) replica(n nonce) string            { return k.replicas() + n.text() }
 func (k keys) epoch() string                     { return k.prefix + "epoch" }
 func (k keys) secret() string                    { return k.prefix + "secret" }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -80,6 +82,11 @@ func (s *Store) register(ctx context.Context, old *registration) (*registration,
 		return nil, fmt.Errorf("ask for the shortest TTL: %w", err)
 	}
 	s.least.Store(int64(r.least))
+	others, err := s.read(ctx, s.allReplicas())
+	if err != nil {
+		return nil, fmt.Errorf("look at the other replicas: %w", err)
+	}
+	s.meet(others.ranges[0])
 	if err := r.putFence(ctx); err != nil {
 		return nil, fmt.Errorf("put the fence: %w", err)
 	}
@@ -153,11 +160,24 @@ func (s *Store) leastTTL(ctx context.Context) (time.Duration, error) {
 	return time.Duration(resp.TTL) * time.Second, nil
 }
 
+// fenceValue says that this replica knows of claims that are moved. One of a build before that remembers on which etcd
+// lease a lock is, and confirms renewals of it: while one is there, nothing is moved.
+const fenceValue = string(valueVersion) + "moves"
+
+// meet notes what other replicas there are.
+func (s *Store) meet(replicas *pb.RangeResponse) {
+	s.stays.Store(slices.ContainsFunc(replicas.Kvs, func(kv *mvccpb.KeyValue) bool { return string(kv.Value) != fenceValue }))
+}
+
+func (s *Store) allReplicas() clientv3.Op {
+	return clientv3.OpGet(s.keys.replicas(), clientv3.WithPrefix())
+}
+
 func (r *registration) putFence(ctx context.Context) error {
 	if err := r.newLease(ctx); err != nil {
 		return err
 	}
-	resp, err := r.s.send(ctx, nil, []clientv3.Op{clientv3.OpPut(r.key, string(valueVersion), clientv3.WithLease(r.lease))}, nil)
+	resp, err := r.s.send(ctx, nil, []clientv3.Op{clientv3.OpPut(r.key, fenceValue, clientv3.WithLease(r.lease))}, nil)
 	if err != nil {
 		return err
 	}
@@ -244,7 +264,7 @@ func (r *registration) raise(ctx context.Context, above int64) error {
 func (r *registration) raiseOnce(ctx context.Context) error {
 	resp, err := r.s.send(ctx,
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.key), "=", r.created)},
-		[]clientv3.Op{clientv3.OpPut(r.key, string(valueVersion), clientv3.WithLease(r.onLease()))},
+		[]clientv3.Op{clientv3.OpPut(r.key, fenceValue, clientv3.WithLease(r.onLease()))},
 		[]clientv3.Op{clientv3.OpGet(r.key)})
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {

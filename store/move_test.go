@@ -245,3 +245,40 @@ func TestPlacesAndRegistrationAreMovedAfterAnElection(t *testing.T) {
 		t.Error("the replica has registered anew")
 	}
 }
+
+// TestNothingIsMovedWhileAReplicaOfAnEarlierBuildIsThere: that one remembers the etcd leases of locks, and confirms renewals of
+// them.
+func TestNothingIsMovedWhileAReplicaOfAnEarlierBuildIsThere(t *testing.T) {
+	a, _, elect := elected(t)
+	earlier, err := a.etcd.Grant(ctxFor(t), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.etcd.Put(ctxFor(t), a.keys.replica(newNonce()), "1", clientv3.WithLease(earlier.ID)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is seen", a.stays.Load)
+	l, lease := mustHold(t, a, Claim{Name: "x", TTL: 60 * time.Second}), mustLease(t, a, 60*time.Second)
+	before := []clientv3.LeaseID{etcdLeaseOf(t, a, l.ID), etcdLeaseOf(t, a, lease.ID)}
+	elect()
+	for i, id := range []string{l.ID, lease.ID} {
+		if _, err := a.Renew(ctxFor(t), id, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if now := etcdLeaseOf(t, a, id); now != before[i] {
+			t.Errorf("it was moved from %x to %x", before[i], now)
+		}
+	}
+	if _, err := a.etcd.Revoke(ctxFor(t), earlier.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is gone", func() bool { return !a.stays.Load() })
+	for i, id := range []string{l.ID, lease.ID} {
+		if _, err := a.Renew(ctxFor(t), id, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if etcdLeaseOf(t, a, id) == before[i] {
+			t.Error("it was not moved")
+		}
+	}
+}

@@ -185,8 +185,9 @@ func (p *presence) renew(ctx context.Context) bool {
 		})
 	}
 	work.Wait()
-	got, err := p.r.s.read(ctx, clientv3.OpGet(p.r.key))
+	got, err := p.r.s.read(ctx, clientv3.OpGet(p.r.key), p.r.s.allReplicas())
 	if err == nil {
+		p.r.s.meet(got.ranges[1])
 		p.r.saw(got.ranges[0])
 		if fence := firstOf(got.ranges[0].Kvs); own == nil && fence != nil && clientv3.LeaseID(fence.Lease) != p.r.onLease() {
 			own = p.r.raise(ctx, p.r.behind()) // it was to be moved, and that went unanswered

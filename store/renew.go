@@ -60,12 +60,11 @@ func (s *Store) prove(ctx context.Context, w *witness) (time.Time, error) {
 // proveOnce tries once. errUnproven if it is to be tried again.
 func (s *Store) proveOnce(ctx context.Context, w *witness) (time.Time, error) {
 	fresh := s.fresh(w.etcdLease())
-	if !fresh || w.unfinished() {
+	if !fresh && !s.stays.Load() || w.unfinished() {
 		sent, err := s.move(ctx, w)
 		if !errors.Is(err, rpctypes.ErrNoSpace) || w.unfinished() {
-			return sent, err
+			return sent, err // else a full etcd begins no lease, and what is held stays where it is
 		}
-		fresh = false // etcd takes nothing new: what is held stays where it is
 	}
 	k, err := s.keepAliveBefore(ctx, w.etcdLease(), w.until)
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() != nil {

@@ -68,6 +68,8 @@ type Store struct {
 	keepers *keepers
 	leader  *leader
 	hot     hot
+	// stays says that nothing is moved, as a replica of an earlier build is there.
+	stays atomic.Bool
 	// least is the shortest TTL that etcd can keep, in nanoseconds.
 	least atomic.Int64
 
