@@ -1,0 +1,20 @@
+package main
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootTime is a clock that all processes of the machine share, and that goes on while the machine sleeps.
+func bootTime() time.Duration {
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // it cannot fail for this clock
+	return time.Duration(now.Nano())
+}
+
+// becomeReaper has no counterpart here.
+func becomeReaper() {}
+
+// commandAttributes put the command into a group of its own.
+func commandAttributes() *unix.SysProcAttr { return &unix.SysProcAttr{Setpgid: true} }

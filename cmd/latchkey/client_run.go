@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	latchkey "github.com/latchkey/latchkey/sdk/go"
+)
+
+// runCommand holds a lock for as long as a command runs.
+type runCommand struct {
+	Grace grace `default:"auto" placeholder:"DURATION" group:"claim" help:"How long the command has between SIGTERM and SIGKILL when the lock is lost: ${grace}, at most a third of the TTL, or auto (default: ${default}): a tenth of the TTL, up to 5s. Also how long what it left running has, when it has ended."`
+
+	claimFlags   `embed:""`
+	serviceFlags `embed:""`
+
+	Command []string `arg:"" passthrough:"partial" help:"What to run, with its arguments."`
+}
+
+func (*runCommand) Help() string {
+	return `The command gets LATCHKEY_NAME, LATCHKEY_FENCING_TOKEN and LATCHKEY_LOCK_ID in its environment, and standard input, output and error as they are. It runs in a process group of its own. Signals are passed on to it: USR1 and USR2 to the command alone, the others to the group. When it ends, what it left running in its group is ended too; then the lock is released.
+
+When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. What leaves the group (daemons, setsid) is not followed.
+
+` + otherSystems + `Exit codes: the command's own, or 128 and the number of the signal that ended it; 126 it could not be run, 127 not found; 64 bad usage; 69 no server could be reached; 75 not acquired; 76 the lock was lost, or not renewable in time; 128 and the number of the signal by which the wait was stopped.
+
+  latchkey run nightly --wait 5m -- ./job.sh`
+}
+
+func (c *runCommand) check(bad *faults) {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		bad.arg("COMMAND", "must name what to run")
+	}
+	c.claimFlags.check(bad)
+	c.Grace.check(bad, c.TTL.Duration)
+	c.serviceFlags.check(bad)
+}
+
+// grace is a duration that may follow from the TTL.
+type grace struct{ duration }
+
+const (
+	autoGrace      = "auto"
+	leastAutoGrace = 200 * time.Millisecond
+	mostAutoGrace  = 5 * time.Second
+
+	// The command is to be dead this long before the TTL is over.
+	leastSpare = 200 * time.Millisecond
+	mostSpare  = time.Second
+)
+
+func (g *grace) UnmarshalText(text []byte) error {
+	if string(text) == autoGrace {
+		*g = grace{duration{text: autoGrace}}
+		return nil
+	}
+	return g.duration.UnmarshalText(text)
+}
+
+func (g *grace) check(bad *faults, ttl time.Duration) {
+	if g.text == autoGrace {
+		return
+	}
+	g.within(bad, "grace", leastGrace, mostGrace)
+	if g.err == nil && g.Duration > ttl/3 && ttl >= leastTTL {
+		bad.add("grace", "must be at most a third of the TTL, not %q", g.text)
+	}
+}
+
+func (g *grace) of(ttl time.Duration) time.Duration {
+	if g.text == autoGrace {
+		return min(max(ttl/10, leastAutoGrace), mostAutoGrace)
+	}
+	return g.Duration
+}
+
+// spareOf is how long before the end of the TTL the last process of the command is to be dead.
+func spareOf(ttl time.Duration) time.Duration { return min(max(ttl/20, leastSpare), mostSpare) }
+
+func (c *runCommand) run(s surroundings) error {
+	path, err := exec.LookPath(c.Command[0])
+	if err != nil {
+		return cannotRun(err)
+	}
+	client, err := c.client(c.logger(s.stderr))
+	if err != nil {
+		return err
+	}
+	signals := catchSignals()
+	defer signals.stop()
+
+	lock, err := c.lock(client, signals, s)
+	if err != nil {
+		return err
+	}
+	w, err := startWard(wardSpec{
+		path: path, args: c.Command, env: environment(lock),
+		grace: c.Grace.of(lock.TTL()), spare: spareOf(lock.TTL()), remaining: lock.Remaining,
+	})
+	if err != nil {
+		lock.Release()
+		return cannotRun(err)
+	}
+	end := attend(w, lock, signals)
+	w.close()
+	return c.leave(lock, end, s)
+}
+
+// lock takes the lock, until a signal stops that.
+func (c *runCommand) lock(client *latchkey.Client, signals *caught, s surroundings) (*latchkey.Lock, error) {
+	waiting, giveUp := context.WithCancelCause(context.Background())
+	defer giveUp(nil)
+	taken := make(chan struct{})
+	defer close(taken)
+	go func() {
+		select {
+		case sig := <-signals.told:
+			giveUp(signalled{sig})
+		case <-taken:
+		}
+	}()
+	options := c.options()
+	options.Margin = c.Grace.of(options.TTL) + spareOf(options.TTL)
+	lock, err := c.take(waiting, client, options, s.stderr)
+	if err == nil && waiting.Err() != nil { // the grant and the signal met
+		lock.Release()
+		err = waiting.Err()
+	}
+	return lock, clientEnd(waiting, err)
+}
+
+func environment(lock *latchkey.Lock) []string {
+	return append(os.Environ(), "LATCHKEY_NAME="+lock.Name(), "LATCHKEY_LOCK_ID="+lock.ID(),
+		"LATCHKEY_FENCING_TOKEN="+strconv.FormatInt(lock.Token(), 10))
+}
+
+// looksPerTTL is how often in a TTL the ward is told for how long the lock surely stands.
+const looksPerTTL = 20
+
+// attend sees to the command until it has ended, and says how it did.
+func attend(w *ward, lock *latchkey.Lock, signals *caught) commandEnd {
+	look := time.NewTicker(min(lock.TTL()/looksPerTTL, time.Second))
+	defer look.Stop()
+	signals.all()
+	lost := lock.Context(context.Background()).Done()
+	for {
+		select {
+		case <-look.C:
+			w.held()
+		case <-lost:
+			lost = nil
+			w.end()
+		case sig := <-signals.told:
+			w.signal(sig)
+		case r, ok := <-w.reports:
+			if !ok {
+				return w.forsaken()
+			}
+			if r.Ended != nil {
+				return *r.Ended
+			}
+			w.heard(r)
+		}
+	}
+}
+
+// commandEnd is how a command ended.
+type commandEnd struct {
+	Code    int    // as a shell counts
+	Failure string // why it could not be run, or was not told of
+	InTime  bool   // it ended by itself, while the lock surely stood
+}
+
+// leave releases the lock and says how the program ends.
+func (c *runCommand) leave(lock *latchkey.Lock, end commandEnd, s surroundings) error {
+	name := shown(c.Name)
+	cause := lock.Check()
+	if lost := (*latchkey.LostError)(nil); !end.InTime && cause != nil || errors.As(cause, &lost) {
+		lock.Release()
+		return &exitError{exitLost, fmt.Errorf("%s: the lock was lost, and the command was ended: %w", name, plain{cause})}
+	}
+	removed, err := lock.Release()
+	if err != nil && cause == nil {
+		fmt.Fprintf(s.stderr, "latchkey: %s: could not be released, and runs out by itself: %v\n", name, plain{err})
+	}
+	if err == nil && !removed {
+		return &exitError{exitLost, fmt.Errorf("%s: the lock was gone before it was released", name)}
+	}
+	if end.Failure != "" {
+		return &exitError{end.Code, errors.New(end.Failure)}
+	}
+	if end.Code != 0 {
+		return &exitError{end.Code, nil}
+	}
+	return nil
+}
+
+// cannotRun is the end for a command that cannot be started.
+func cannotRun(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return &exitError{exitNoCommand, err}
+	}
+	return &exitError{exitCannotRun, err}
+}

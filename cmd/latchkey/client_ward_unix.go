@@ -1,0 +1,170 @@
+//go:build linux || darwin
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const otherSystems = ""
+
+// ward is the command that runs under the lock. A guard, which is a process of its own, has started it and ends it in time;
+// so that is done even while this process is stopped.
+type ward struct {
+	wardSpec
+	reports chan notice // closed when the guard is gone
+
+	link    *os.File
+	orders  *json.Encoder
+	guard   *exec.Cmd
+	group   atomic.Int64 // of the command; 0: not started yet
+	until   time.Duration
+	console *console
+	last    *time.Timer // kills the group, should the guard not do it
+}
+
+type wardSpec struct {
+	path      string
+	args, env []string
+	// grace is between SIGTERM and SIGKILL, and spare between SIGKILL and the end of the lock.
+	grace, spare time.Duration
+	// remaining is for how long the lock surely stands.
+	remaining func() time.Duration
+}
+
+// order is what the guard is told. Times are those of bootTime.
+type order struct {
+	Until        time.Duration  `json:",omitempty"` // the lock surely stands until then
+	Grace, Spare time.Duration  `json:",omitempty"` // with the first one
+	Signal       syscall.Signal `json:",omitempty"` // is for the command
+	End          bool           `json:",omitempty"` // the lock is lost
+}
+
+// notice is what the guard tells.
+type notice struct {
+	Started int            `json:",omitempty"` // the command's process group
+	Stopped syscall.Signal `json:",omitempty"` // it was stopped by this
+	Ended   *commandEnd    `json:",omitempty"`
+}
+
+// startWard starts the guard, and that the command.
+func startWard(spec wardSpec) (*ward, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the program itself: %w", err)
+	}
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a line to the guard: %w", err)
+	}
+	syscall.CloseOnExec(ends[0])
+	// The other end keeps its number over there: every descriptor that latchkey was given is the command's.
+	w := &ward{wardSpec: spec, link: linkOf(ends[0]), reports: make(chan notice), console: openConsole()}
+	w.orders = json.NewEncoder(w.link)
+	w.guard = exec.Command(self, append([]string{"guard", strconv.Itoa(ends[1]), "--", spec.path}, spec.args...)...)
+	w.guard.Env = spec.env
+	w.guard.Stdin, w.guard.Stdout, w.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// in a group of its own, so that no signal for this one's, or for the command's, meets it
+	w.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = w.guard.Start()
+	unix.Close(ends[1])
+	if err != nil {
+		w.link.Close()
+		w.console.close()
+		return nil, fmt.Errorf("start the guard: %w", err)
+	}
+	first := order{Grace: spec.grace, Spare: spec.spare}
+	first.Until = w.standsUntil()
+	w.tell(first)
+	go w.listen()
+	return w, nil
+}
+
+// linkOf makes a descriptor one that closing wakes.
+func linkOf(fd int) *os.File {
+	unix.SetNonblock(fd, true)
+	return os.NewFile(uintptr(fd), "guard")
+}
+
+func (w *ward) listen() {
+	defer close(w.reports)
+	from := json.NewDecoder(w.link)
+	for {
+		var r notice
+		if from.Decode(&r) != nil {
+			return
+		}
+		w.reports <- r
+	}
+}
+
+// tell cannot fail but when the guard is gone, and then its reports end.
+func (w *ward) tell(o order) { w.orders.Encode(o) }
+
+// standsUntil errs to the early side when this process is stopped in the middle of it.
+func (w *ward) standsUntil() time.Duration {
+	now := bootTime()
+	w.until = now + w.remaining()
+	return w.until
+}
+
+// held tells the guard for how long the lock surely stands.
+func (w *ward) held() {
+	if before := w.until; w.standsUntil() > before+time.Millisecond {
+		w.tell(order{Until: w.until})
+	}
+}
+
+// lateness is by how much the guard may be late before its work is done for it.
+const lateness = 100 * time.Millisecond
+
+// end ends the command: the lock is held no more.
+func (w *ward) end() {
+	w.tell(order{End: true})
+	left := min(w.grace, max(0, w.until-w.spare-bootTime()))
+	w.last = time.AfterFunc(left+lateness, w.kill)
+}
+
+func (w *ward) kill() {
+	if group := int(w.group.Load()); group != 0 {
+		unix.Kill(-group, unix.SIGKILL)
+	}
+}
+
+func (w *ward) signal(sig os.Signal) { w.tell(order{Signal: sig.(syscall.Signal)}) }
+
+func (w *ward) heard(r notice) {
+	if r.Started != 0 {
+		w.group.Store(int64(r.Started))
+	}
+	if r.Stopped != 0 && w.console.stopped(int(w.group.Load()), r.Stopped) {
+		w.tell(order{Signal: unix.SIGCONT})
+	}
+}
+
+// forsaken is the end of a command whose guard is gone.
+func (w *ward) forsaken() commandEnd {
+	w.kill()
+	return commandEnd{Code: exitSignal + int(unix.SIGKILL), Failure: "the process that guards the command was killed, and the command after it", InTime: true}
+}
+
+func (w *ward) close() {
+	if w.last != nil {
+		w.last.Stop()
+	}
+	w.console.close()
+	w.link.Close()
+	for range w.reports { // until nobody listens any more
+	}
+	w.guard.Process.Kill() // it has ended, or hangs
+	w.guard.Wait()
+}
