@@ -1,4 +1,4 @@
-//go:build linux || darwin
+//go:build unix
 
 package main
 
@@ -35,10 +35,9 @@ func (c *console) foreground() int {
 }
 
 // give makes a group the one that the terminal belongs to. From the background that is allowed only to those who ignore
-// SIGTTOU; and whatever is started while it is ignored would ignore it too.
+// SIGTTOU. Whatever is started from then on would ignore it too, but the guard has been started.
 func (c *console) give(group int) {
 	signal.Ignore(unix.SIGTTOU)
-	defer signal.Reset(unix.SIGTTOU)
 	c.lent = unix.IoctlSetPointerInt(int(c.file.Fd()), unix.TIOCSPGRP, group) == nil && group != unix.Getpgrp()
 }
 
@@ -57,7 +56,7 @@ func (c *console) stopped(group int, sig unix.Signal) bool {
 		if at == group {
 			c.give(own)
 		}
-		c.stopSelf(sig)
+		c.stopSelf()
 		if (lent || asks) && c.foreground() == own {
 			c.give(group)
 		}
@@ -70,18 +69,12 @@ func (c *console) stopped(group int, sig unix.Signal) bool {
 // ownStop is how long it may take to be stopped by a signal to oneself. Where nobody could wake it the system does not stop it.
 const ownStop = 100 * time.Millisecond
 
-// stopSelf stops the whole job that latchkey is a part of, as the shell expects, until the shell lets it go on.
-func (c *console) stopSelf(sig unix.Signal) {
-	if sig == unix.SIGSTOP {
-		sig = unix.SIGTSTP
-	}
+// stopSelf stops the whole job that latchkey is a part of, as the shell expects, until the shell lets it go on. It does so by
+// SIGTTIN: once SIGTSTP was caught, Go does not give it its meaning back.
+func (c *console) stopSelf() {
 	signal.Notify(c.woke, unix.SIGCONT)
 	defer signal.Stop(c.woke)
-	signal.Reset(sig)
-	if sig == unix.SIGTSTP {
-		defer signal.Notify(c.woke, sig)
-	}
-	unix.Kill(0, sig)
+	unix.Kill(0, unix.SIGTTIN)
 	select {
 	case <-c.woke:
 	case <-time.After(ownStop):

@@ -87,7 +87,7 @@ func spareOf(ttl time.Duration) time.Duration { return min(max(ttl/20, leastSpar
 
 func (c *runCommand) run(s surroundings) error {
 	path, err := exec.LookPath(c.Command[0])
-	if err != nil {
+	if err != nil && !errors.Is(err, exec.ErrDot) { // a PATH with . in it is its owner's affair
 		return cannotRun(err)
 	}
 	client, err := c.client(c.logger(s.stderr))
@@ -140,6 +140,16 @@ func (c *runCommand) lock(client *latchkey.Client, signals *caught, s surroundin
 func environment(lock *latchkey.Lock) []string {
 	return append(os.Environ(), "LATCHKEY_NAME="+lock.Name(), "LATCHKEY_LOCK_ID="+lock.ID(),
 		"LATCHKEY_FENCING_TOKEN="+strconv.FormatInt(lock.Token(), 10))
+}
+
+// wardSpec is what is run, and by what times it is ended.
+type wardSpec struct {
+	path      string
+	args, env []string
+	// grace is between SIGTERM and SIGKILL, and spare between SIGKILL and the end of the lock.
+	grace, spare time.Duration
+	// remaining is for how long the lock surely stands.
+	remaining func() time.Duration
 }
 
 // looksPerTTL is how often in a TTL the ward is told for how long the lock surely stands.

@@ -1,4 +1,4 @@
-//go:build linux || darwin
+//go:build unix
 
 package main
 
@@ -32,15 +32,6 @@ type ward struct {
 	last    *time.Timer // kills the group, should the guard not do it
 }
 
-type wardSpec struct {
-	path      string
-	args, env []string
-	// grace is between SIGTERM and SIGKILL, and spare between SIGKILL and the end of the lock.
-	grace, spare time.Duration
-	// remaining is for how long the lock surely stands.
-	remaining func() time.Duration
-}
-
 // order is what the guard is told. Times are those of bootTime.
 type order struct {
 	Until        time.Duration  `json:",omitempty"` // the lock surely stands until then
@@ -58,7 +49,7 @@ type notice struct {
 
 // startWard starts the guard, and that the command.
 func startWard(spec wardSpec) (*ward, error) {
-	self, err := os.Executable()
+	self, err := ownProgram()
 	if err != nil {
 		return nil, fmt.Errorf("find the program itself: %w", err)
 	}
@@ -71,7 +62,7 @@ func startWard(spec wardSpec) (*ward, error) {
 	w := &ward{wardSpec: spec, link: linkOf(ends[0]), reports: make(chan notice), console: openConsole()}
 	w.orders = json.NewEncoder(w.link)
 	w.guard = exec.Command(self, append([]string{"guard", strconv.Itoa(ends[1]), "--", spec.path}, spec.args...)...)
-	w.guard.Env = spec.env
+	w.guard.Args[0], w.guard.Env = os.Args[0], spec.env
 	w.guard.Stdin, w.guard.Stdout, w.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// in a group of its own, so that no signal for this one's, or for the command's, meets it
 	w.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,15 @@ func bootTime() time.Duration {
 		unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // a sandbox may forbid the first
 	}
 	return time.Duration(now.Nano())
+}
+
+// ownProgram is this program, even when its file has been replaced or removed meanwhile.
+func ownProgram() (string, error) {
+	const self = "/proc/self/exe"
+	if _, err := os.Stat(self); err == nil {
+		return self, nil
+	}
+	return os.Executable()
 }
 
 // becomeReaper makes orphans of the command's group children of this process, so that it sees their end, whatever the

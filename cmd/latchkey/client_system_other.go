@@ -1,17 +1,23 @@
+//go:build unix && !linux
+
 package main
 
 import (
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// bootTime is a clock that all processes of the machine share, and that goes on while the machine sleeps.
+// bootTime is a clock that all processes of the machine share, and that goes on while a Mac sleeps.
 func bootTime() time.Duration {
 	var now unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // it cannot fail for this clock
 	return time.Duration(now.Nano())
 }
+
+// ownProgram is this program.
+func ownProgram() (string, error) { return os.Executable() }
 
 // becomeReaper has no counterpart here.
 func becomeReaper() {}
