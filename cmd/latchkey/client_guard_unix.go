@@ -23,6 +23,8 @@ type guardCommand struct {
 
 func (*guardCommand) ofClient() {}
 
+func (c *guardCommand) commandLine() *[]string { return &c.Command }
+
 const leastGuarded = 3 // --, the file, and the name it is called by
 
 func (c *guardCommand) check(bad *faults) {

@@ -23,7 +23,7 @@ type listCommand struct {
 	State        string   `placeholder:"held|queued" help:"Only the claims in this state."`
 	JSON         bool     `name:"json" help:"Print {\"locks\": [...]} on one line, with ids, in place of a table. Whoever knows an id can release the lock."`
 	Watch        bool     `short:"w" help:"Print it again when it has changed, until stopped."`
-	Every        duration `default:"2s" placeholder:"DURATION" help:"How often --watch looks: ${every} (default: ${default})."`
+	Every        duration `default:"1s" placeholder:"DURATION" help:"How often --watch looks: ${every} (default: ${default})."`
 	serviceFlags `embed:""`
 }
 

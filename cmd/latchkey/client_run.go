@@ -32,6 +32,8 @@ When the lock is lost, or could not be renewed in time, the group is sent SIGTER
   latchkey run nightly --wait 5m -- ./job.sh`
 }
 
+func (c *runCommand) commandLine() *[]string { return &c.Command }
+
 func (c *runCommand) check(bad *faults) {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]

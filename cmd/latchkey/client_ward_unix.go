@@ -66,6 +66,7 @@ func startWard(spec wardSpec) (*ward, error) {
 	w.guard.Stdin, w.guard.Stdout, w.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// in a group of its own, so that no signal for this one's, or for the command's, meets it
 	w.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	inherit()
 	err = w.guard.Start()
 	unix.Close(ends[1])
 	if err != nil {

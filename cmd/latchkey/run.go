@@ -107,7 +107,12 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	if ctx == nil || ctx.Selected() == nil || !ctx.Selected().Leaf() {
 		return nil, err
 	}
-	return ctx.Selected().Target.Addr().Interface().(command), err
+	chosen := ctx.Selected().Target.Addr().Interface().(command)
+	if last, is := chosen.(interface{ commandLine() *[]string }); is { // byte for byte, which kong does not leave it
+		line := last.commandLine()
+		*line = args[len(args)-len(*line):]
+	}
+	return chosen, err
 }
 
 // grammar is the program's command line.
