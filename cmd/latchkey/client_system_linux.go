@@ -26,10 +26,10 @@ func ownProgram() (string, error) {
 }
 
 // becomeReaper makes orphans of the command's group children of this process, so that it sees their end, whatever the
-// first process of the machine or container does. The command itself is killed with the thread that starts it.
+// first process of the machine or container does.
 func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// commandAttributes put the command into a group of its own.
+// commandAttributes put the command into a group of its own, and have it killed with the thread that starts it.
 func commandAttributes() *unix.SysProcAttr {
 	return &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 }

@@ -67,6 +67,7 @@ func startWard(spec wardSpec) (*ward, error) {
 	// in a group of its own, so that no signal for this one's, or for the command's, meets it
 	w.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	inherit()
+	becomeReaper()
 	err = w.guard.Start()
 	unix.Close(ends[1])
 	if err != nil {
@@ -143,9 +144,13 @@ func (w *ward) heard(r notice) {
 	}
 }
 
-// forsaken is the end of a command whose guard is gone.
+// forsaken is the end of a command whose guard is gone. It returns when the command is gone too, or its time is over.
 func (w *ward) forsaken() commandEnd {
 	w.kill()
+	group := int(w.group.Load())
+	for over := w.until; group != 0 && unix.Kill(-group, 0) == nil && bootTime() < over; time.Sleep(lookOften) {
+		unix.Wait4(-group, nil, unix.WNOHANG, nil) // the guard's orphans are this process's children now
+	}
 	return commandEnd{Code: exitSignal + int(unix.SIGKILL), Failure: "the process that guards the command was killed, and the command after it", InTime: true}
 }
 
