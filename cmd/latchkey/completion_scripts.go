@@ -44,14 +44,14 @@ const zshScript = `#compdef latchkey
 # Completion of latchkey for zsh.
 _latchkey() {
 	local path_= i before=${words[CURRENT-1]}
-	local -a commands flags
+	local -a below flags
 	for ((i = 2; i < CURRENT; i++)); do
 		case "$path_ ${words[i]}" in
 {{- range .All}}{{if .Path}}
 		'{{.Parent}} {{.Name}}') path_='{{.Path}}' ;;
 {{- end}}{{end}}
 {{- range .All}}{{if .Runs}}
-		'{{.Path}} --') shift $i words; ((CURRENT -= i)); _normal; return ;;
+		'{{.Path}} --') shift $i words; ((CURRENT -= i)); _normal -p latchkey; return ;;
 {{- end}}{{end}}
 		esac
 	done
@@ -65,14 +65,14 @@ _latchkey() {
 	case $path_ in
 {{- range .All}}
 	'{{.Path}}')
-		commands=({{range .Children}}{{$help := .Help}}{{printf "%s:%s" .Name $help | quote}} {{end}})
+		below=({{range .Children}}{{$help := .Help}}{{printf "%s:%s" .Name $help | quote}} {{end}})
 		flags=({{range .Flags}}{{$help := .Help}}{{printf "--%s:%s" .Name $help | quote}} {{end}}) ;;
 {{- end}}
 	esac
 	if [[ ${words[CURRENT]} == -* ]]; then
 		_describe -o flag flags
-	elif ((#commands)); then
-		_describe command commands
+	elif ((#below)); then
+		_describe command below
 	else
 		_files
 	fi
