@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -14,9 +15,11 @@ import (
 const Forever time.Duration = math.MaxInt64
 
 const (
-	slice      = 20 * time.Second // of a wait: balancers cut what is silent for longer
-	leaveBound = 2 * time.Second  // for giving back what was not acquired
-	soonAnswer = time.Second      // an answer that comes before that, though it was to wait for longer
+	mostSlice    = 10 * time.Second // of a wait: a server that fell silent is noticed before the place has lapsed, 15 s by default
+	leastSlice   = time.Second      // the shortest bound that a server can have
+	mostConfirms = 2                // when the answer takes longer than the lock lasts
+	leaveBound   = 2 * time.Second  // for giving back what was not acquired
+	soonAnswer   = time.Second      // an answer that comes before that, though it was to wait for longer
 )
 
 // LockOptions say how to take a lock. The zero value tries once, for a lock with a TTL of 30 s.
@@ -49,7 +52,7 @@ type Progress struct {
 // ends during Lock, the claim is given back.
 //
 // The place in the queue survives broken lines and dead replicas. Beyond opts.Wait, Lock needs at most the client's Timeout for
-// the answer to a try and as long to renew what was granted, and 2 s to give back what was not.
+// the answer to a try, twice that to renew what was granted, and 2 s to give back what was not.
 //
 // The error is a [NotAcquiredError] if others had the lock all the while, an [UnreachableError] if no server gave a definite
 // answer, an [*Error] if the service refused; it matches context.Canceled or context.DeadlineExceeded if ctx ended.
@@ -58,6 +61,7 @@ func (c *Client) Lock(ctx context.Context, name string, opts LockOptions) (*Lock
 }
 
 func (c *Client) acquire(ctx context.Context, name string, opts LockOptions, lease *Lease) (*Lock, error) {
+	caller := ctx
 	a := acquisition{c: c, opts: opts, lease: lease, asked: ClaimRequest{
 		Name: name, Queue: opts.Wait > 0, Holder: opts.Holder, Metadata: opts.Metadata, Key: opts.Key,
 	}}
@@ -76,10 +80,14 @@ func (c *Client) acquire(ctx context.Context, name string, opts LockOptions, lea
 		}
 	}
 	lock, err := a.run(ctx)
-	if err != nil {
-		return nil, a.leave(ctx, err)
+	if err == nil {
+		return lock, nil
 	}
-	return lock, nil
+	err = a.leave(ctx, err)
+	if lease != nil && !lease.Held() && caller.Err() == nil {
+		err = lease.Check()
+	}
+	return nil, err
 }
 
 // acquisition is one call of Lock.
@@ -151,8 +159,8 @@ func (a *acquisition) place(ctx, waiting context.Context) error {
 		case err == nil:
 			a.claim, a.sent = claim, got.sent
 			return nil
-		case errors.Is(err, ErrPlaceLost) && a.opts.Wait > 0:
-			return errPlaceLost
+		case errors.Is(err, ErrPlaceLost) && a.opts.Wait > 0, a.lease != nil && errors.Is(err, ErrLeaseNotFound):
+			return a.gone(err)
 		case !a.goOn(waiting, err):
 			return err
 		}
@@ -174,18 +182,20 @@ func (a *acquisition) goOn(waiting context.Context, err error) bool {
 // wait asks for the claim until it is held.
 func (a *acquisition) wait(waiting context.Context) error {
 	pauses := backoff{most: mostPause}
-	told := -1
+	told, slice := -1, mostSlice
 	for a.claim.State == Queued {
 		if a.claim.Position != told {
 			told = a.claim.Position
 			a.tell(Progress{Position: told})
 		}
-		ask := min(slice, untilEnd(waiting))
+		ask := min(slice.Truncate(time.Second), untilEnd(waiting))
 		began := a.c.now()
 		claim, _, err := a.c.ask(waiting, a.claim.ID, ask)
 		switch {
 		case err == nil:
 			a.claim = claim
+		case waitRefused(err) && slice > leastSlice:
+			slice /= 2
 		case isOver(err) || errors.Is(err, ErrPlaceLost):
 			return a.gone(err)
 		case !a.goOn(waiting, err):
@@ -198,11 +208,17 @@ func (a *acquisition) wait(waiting context.Context) error {
 	return nil
 }
 
+// waitRefused says whether the server lets wait for less than was asked.
+func waitRefused(err error) bool {
+	told := (*Error)(nil)
+	return errors.As(err, &told) && slices.ContainsFunc(told.Errors, func(f InputFault) bool { return f.Parameter == "wait_seconds" })
+}
+
 // untilEnd is the time left, rounded up to whole seconds as the service counts them: the context cuts the rest.
 func untilEnd(waiting context.Context) time.Duration {
 	end, bounded := waiting.Deadline()
 	if !bounded {
-		return slice
+		return longestWait
 	}
 	return max(0, time.Until(end)+time.Second-1).Truncate(time.Second)
 }
@@ -218,27 +234,22 @@ func (a *acquisition) gone(err error) error {
 
 // confirm renews, and counts from that: the grant is as old as the wait's last answer was under way.
 func (a *acquisition) confirm(ctx context.Context) error {
-	began := a.c.now()
-	for {
+	for range mostConfirms {
 		_, got, err := a.c.renew(ctx, a.claim.LeaseID)
 		switch {
 		case isOver(err):
 			return a.gone(err)
 		case err != nil:
 			return err
-		}
-		a.sent = got.sent
-		if a.lease != nil {
+		case a.lease != nil:
 			a.lease.heart.renewedBy(got.sent)
 			return a.lease.Check()
 		}
-		if a.sure() {
+		if a.sent = got.sent; a.sure() {
 			return nil
 		}
-		if a.c.now()-began > a.c.timeout { // each answer takes longer than the lock lasts
-			return &UncertainError{Name: a.asked.Name}
-		}
 	}
+	return &UncertainError{Name: a.asked.Name}
 }
 
 // sure says whether the lock surely stands, counted from what was sent.

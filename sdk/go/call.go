@@ -11,6 +11,7 @@ import (
 const (
 	leastPause = 100 * time.Millisecond
 	mostPause  = 2 * time.Second
+	leastTry   = time.Second // what a try gets at least, as far as there is time
 )
 
 var (
@@ -29,12 +30,12 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	for {
 		server, pause := c.servers.next(c.now())
 		if !sleep(bounded, pause) {
-			if last == nil {
+			if last == nil && ctx.Err() == nil {
 				last = &lineError{c.servers.host(server), errAskedForPause}
 			}
 			return answer{doubted: doubted}, givenUp(ctx, last)
 		}
-		a, err := c.tryWithin(bounded, r.wait+c.timeout/2, server, r)
+		a, err := c.tryWithin(bounded, boundOf(bounded, r.wait), server, r)
 		a.doubted = doubted
 		if err == nil {
 			return a, nil
@@ -53,6 +54,12 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 			return answer{doubted: doubted}, givenUp(ctx, last)
 		}
 	}
+}
+
+// boundOf leaves a silent server, beyond the wait, half of the time that there is, and the rest to the next.
+func boundOf(bounded context.Context, wait time.Duration) time.Duration {
+	end, _ := bounded.Deadline()
+	return wait + max((time.Until(end)-wait)/2, leastTry)
 }
 
 // tryWithin is one try with a bound.

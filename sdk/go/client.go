@@ -25,7 +25,8 @@ type Config struct {
 	Servers []string
 	// Header is sent with every request: Authorization, for instance.
 	Header http.Header
-	// Timeout bounds every call beyond what it waits for, all its tries together; a single try gets half of it. 10 s if 0.
+	// Timeout bounds every call beyond what it waits for, all its tries together; each try gets half of what
+	// is left, so that the next server is asked when one is silent. 10 s if 0.
 	Timeout time.Duration
 	// Transport replaces the client's own, which speaks HTTP/1.1 through the proxy that the environment names.
 	Transport http.RoundTripper

@@ -27,7 +27,7 @@ func newServers(lists []string) (*servers, error) {
 		}
 		u, err := url.Parse(text)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			faults = append(faults, fmt.Errorf("latchkey: server %q is not a base URL like %s", text, defaultServer))
+			faults = append(faults, fmt.Errorf("latchkey: server %q is not a base URL like %s", withoutPassword(text), defaultServer))
 			continue
 		}
 		all.urls = append(all.urls, u)
@@ -75,3 +75,5 @@ func (s *servers) failed(server int, notUntil time.Duration) {
 
 // host names a server in an error.
 func (s *servers) host(server int) string { return s.urls[server].Host }
+
+func withoutPassword(text string) string { return text[strings.LastIndexByte(text, '@')+1:] }

@@ -102,3 +102,25 @@ type LockHolder struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	FencingToken int64             `json:"fencing_token"`
 }
+
+// LeaseRenewed tells that the service renewed a lease.
+type LeaseRenewed struct {
+	TTLSeconds int64 `json:"ttl_seconds"`
+	// RenewedAfterMS are the milliseconds between the arrival of the stream's request and the sending of the renewal.
+	RenewedAfterMS int64 `json:"renewed_after_ms"`
+	FencingToken   int64 `json:"fencing_token,omitempty"` // the lock's, when this is the lease of a lock's own
+}
+
+// LeaseWarning tells that the service could not renew a lease just now, and goes on trying.
+type LeaseWarning struct {
+	Code           Code   `json:"code"`
+	Detail         string `json:"detail"`
+	TTLSeconds     int64  `json:"ttl_seconds"`
+	RenewedAfterMS int64  `json:"renewed_after_ms"` // of the last renewal that succeeded
+}
+
+// StreamEnd tells why a stream ends, though what it was about may well stand.
+type StreamEnd struct {
+	Code   Code   `json:"code"` // "time_up" when the stream has lasted as long as it may
+	Detail string `json:"detail"`
+}

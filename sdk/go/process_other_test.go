@@ -1,0 +1,7 @@
+//go:build !linux
+
+package latchkey_test
+
+import "syscall"
+
+func tied() *syscall.SysProcAttr { return nil }
