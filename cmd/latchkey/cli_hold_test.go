@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"syscall"
@@ -161,6 +163,37 @@ func TestCLIRunLost(t *testing.T) {
 	})
 }
 
+// TestCLIRunLostByWhatLeavesTheGroup: jobs of a shell and commands of another latchkey run are in groups of their own.
+func TestCLIRunLostByWhatLeavesTheGroup(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells a process of its orphans")
+	}
+	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	for name, wrap := range map[string]string{
+		"a job of a shell":     `set -m; "$@" & wait`,
+		"another latchkey run": `"$0" run inner --ttl=1h -- "$@"`,
+		"both":                 `set -m; "$0" run inner --ttl=1h -- bash -mc '"$@" & wait' bash "$@"; sleep 60`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newCLIResource(t).job()
+			p := cliStart(t, append(cliServer(r.url), asProgram+"=1"), cliRun("outer", []string{"--ttl=3s"}, append([]string{"bash", "-c", wrap, os.Args[0]}, job...)...)...)
+			inner := p.group()
+			for _, lock := range listed(t, r, "held") {
+				if lock["name"] == "outer" {
+					if status := newClient(t).release(r.url, lock["id"].(string)).status; status != http.StatusNoContent {
+						t.Fatal(status)
+					}
+				}
+			}
+			p.want(exitLost)
+			if cliAlive(t, inner) {
+				t.Error("a process of the command's lives on when the lock is lost")
+			}
+			releaseAll(t, r, "held")
+		})
+	}
+}
+
 // TestCLIRunKilled: what is left when one of the processes is killed.
 func TestCLIRunKilled(t *testing.T) {
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
@@ -183,6 +216,15 @@ func TestCLIRunKilled(t *testing.T) {
 		h.signal(syscall.SIGSTOP)
 		syscall.Kill(h.guard(), syscall.SIGKILL)
 		eventually(t, bound, "the command dies with its guard", func() bool { return !cliAlive(t, h.job) })
+	})
+	t.Run("not at all, but the guard is stopped", func(t *testing.T) {
+		p := cliStart(t, cliServer(r.url), cliRun("guard stopped", []string{"--ttl=3s"}, newCLIResource(t).job()...)...)
+		job, guard := p.group(), p.guard()
+		t.Cleanup(func() { syscall.Kill(guard, syscall.SIGKILL) })
+		syscall.Kill(guard, syscall.SIGSTOP)
+		releaseAll(t, r, "held")
+		p.want(exitLost)
+		eventually(t, slack, "the command is ended without its guard", func() bool { return !cliAlive(t, job) })
 	})
 	t.Run("latchkey run, before the command has begun", func(t *testing.T) {
 		acquire(t, r, "never")

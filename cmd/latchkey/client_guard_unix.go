@@ -129,7 +129,7 @@ func (g *guard) watch(orders <-chan order, stop <-chan struct{}) {
 	done := make(chan struct{})
 	defer close(done)
 	go reap(children, done)
-	for !g.over || unix.Kill(-g.group, 0) == nil {
+	for !g.over || unix.Kill(-g.group, 0) == nil || len(strays(g.group)) > 0 {
 		timer := time.NewTimer(g.untilNext())
 		select {
 		case o, ok := <-orders:
@@ -192,8 +192,17 @@ func (g *guard) finish() {
 		return
 	}
 	g.killAt = min(bootTime()+g.grace, g.until-g.spare)
-	unix.Kill(-g.group, unix.SIGTERM)
-	unix.Kill(-g.group, unix.SIGCONT) // one that is stopped hears nothing
+	g.strike(unix.SIGTERM)
+	g.strike(unix.SIGCONT) // one that is stopped hears nothing
+}
+
+// strike is for the command's group, and for whatever left that but not the session, as jobs of a shell do, and whose own
+// parent is dead.
+func (g *guard) strike(sig syscall.Signal) {
+	unix.Kill(-g.group, sig)
+	for _, pid := range strays(g.group) {
+		unix.Kill(pid, sig)
+	}
 }
 
 // act does what the clock asks for.
@@ -202,7 +211,7 @@ func (g *guard) act() {
 		g.finish()
 	}
 	if g.killAt != 0 && bootTime() >= g.killAt {
-		unix.Kill(-g.group, unix.SIGKILL)
+		g.strike(unix.SIGKILL)
 	}
 }
 
@@ -232,7 +241,7 @@ func reap(children chan<- child, done <-chan struct{}) {
 	}
 }
 
-// see takes notice of a child. What the command has left behind when it ends by itself is ended as it would be.
+// see takes notice of a child. What the command leaves behind when it ends by itself is ended as it would be.
 func (g *guard) see(c child) {
 	if c.pid != g.group {
 		return

@@ -23,9 +23,9 @@ type runCommand struct {
 }
 
 func (*runCommand) Help() string {
-	return `The command gets LATCHKEY_NAME, LATCHKEY_FENCING_TOKEN and LATCHKEY_LOCK_ID in its environment, and standard input, output and error as they are. It runs in a process group of its own. Signals are passed on to it: USR1 and USR2 to the command alone, the others to the group. When it ends, what it left running in its group is ended too; then the lock is released.
+	return `The command gets LATCHKEY_NAME, LATCHKEY_FENCING_TOKEN and LATCHKEY_LOCK_ID in its environment, and standard input, output and error as they are. It runs in a process group of its own. Signals are passed on to it: USR1 and USR2 to the command alone, the others to the group. When it ends, what it left running is ended too; then the lock is released.
 
-When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. What leaves the group (daemons, setsid) is not followed.
+When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. Daemons, which leave the session (setsid), are not followed.
 
 ` + otherSystems + `Exit codes: the command's own, or 128 and the number of the signal that ended it; 126 it could not be run, 127 not found; 64 bad usage; 69 no server could be reached; 75 not acquired; 76 the lock was lost, or not renewable in time; 128 and the number of the signal by which the wait was stopped.
 
@@ -170,6 +170,10 @@ func attend(w *ward, lock *latchkey.Lock, signals *caught) commandEnd {
 		case <-lost:
 			lost = nil
 			w.end()
+		case <-w.late:
+			end := w.forsaken()
+			end.InTime = false
+			return end
 		case sig := <-signals.told:
 			w.signal(sig)
 		case r, ok := <-w.reports:

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +33,29 @@ func ownProgram() (string, error) {
 // becomeReaper makes orphans of the command's group children of this process, so that it sees their end, whatever the
 // first process of the machine or container does.
 func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// strays are the living orphans of which this process became the parent, and which are in its session, without those of a
+// group. A daemon has a session of its own, and is none.
+func strays(group int) (found []int) {
+	session, _ := unix.Getsid(0)
+	family := fmt.Sprintf("%d %d", os.Getpid(), session)
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		// the second field is a name of any characters, in parentheses; then come state, parent, group and session
+		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(rest) < 4 || rest[1]+" "+rest[3] != family || rest[2] == strconv.Itoa(group) || rest[0] == "Z" {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
 
 // commandAttributes put the command into a group of its own, and have it killed with the thread that starts it.
 func commandAttributes() *unix.SysProcAttr {

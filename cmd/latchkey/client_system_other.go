@@ -22,5 +22,8 @@ func ownProgram() (string, error) { return os.Executable() }
 // becomeReaper has no counterpart here.
 func becomeReaper() {}
 
+// strays are not known here.
+func strays(int) []int { return nil }
+
 // commandAttributes put the command into a group of its own.
 func commandAttributes() *unix.SysProcAttr { return &unix.SysProcAttr{Setpgid: true} }

@@ -21,7 +21,8 @@ const otherSystems = ""
 // so that is done even while this process is stopped.
 type ward struct {
 	wardSpec
-	reports chan notice // closed when the guard is gone
+	reports chan notice      // closed when the guard is gone
+	late    <-chan time.Time // when the guard has not ended the command in time
 
 	link    *os.File
 	orders  *json.Encoder
@@ -29,7 +30,7 @@ type ward struct {
 	group   atomic.Int64 // of the command; 0: not started yet
 	until   time.Duration
 	console *console
-	last    *time.Timer // kills the group, should the guard not do it
+	last    *time.Timer
 }
 
 // order is what the guard is told. Times are those of bootTime.
@@ -75,9 +76,8 @@ func startWard(spec wardSpec) (*ward, error) {
 		w.console.close()
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	first := order{Grace: spec.grace, Spare: spec.spare}
-	first.Until = w.standsUntil()
-	w.tell(first)
+	w.until = w.standsUntil()
+	w.tell(order{Until: w.until, Grace: spec.grace, Spare: spec.spare})
 	go w.listen()
 	return w, nil
 }
@@ -106,25 +106,30 @@ func (w *ward) tell(o order) { w.orders.Encode(o) }
 // standsUntil errs to the early side when this process is stopped in the middle of it.
 func (w *ward) standsUntil() time.Duration {
 	now := bootTime()
-	w.until = now + w.remaining()
-	return w.until
+	return now + w.remaining()
 }
 
 // held tells the guard for how long the lock surely stands.
 func (w *ward) held() {
-	if before := w.until; w.standsUntil() > before+time.Millisecond {
-		w.tell(order{Until: w.until})
+	if until := w.standsUntil(); until > w.until+time.Millisecond {
+		w.until = until
+		w.tell(order{Until: until})
 	}
 }
 
-// lateness is by how much the guard may be late before its work is done for it.
-const lateness = 100 * time.Millisecond
+const (
+	// lateness is by how much the guard may be late before this process kills the group itself.
+	lateness = 100 * time.Millisecond
+	// hangs is how long after that the guard is taken for one that does not come back.
+	hangs = 2 * time.Second
+)
 
 // end ends the command: the lock is held no more.
 func (w *ward) end() {
 	w.tell(order{End: true})
 	left := min(w.grace, max(0, w.until-w.spare-bootTime()))
 	w.last = time.AfterFunc(left+lateness, w.kill)
+	w.late = time.After(left + lateness + hangs)
 }
 
 func (w *ward) kill() {
@@ -144,12 +149,20 @@ func (w *ward) heard(r notice) {
 	}
 }
 
-// forsaken is the end of a command whose guard is gone. It returns when the command is gone too, or its time is over.
+// forsaken is the end of a command whose guard is gone, or hangs. What the guard leaves are this process's children then. It
+// returns when they are gone, or when they have had time enough for that.
 func (w *ward) forsaken() commandEnd {
-	w.kill()
+	w.guard.Process.Kill()
 	group := int(w.group.Load())
-	for over := w.until; group != 0 && unix.Kill(-group, 0) == nil && bootTime() < over; time.Sleep(lookOften) {
-		unix.Wait4(-group, nil, unix.WNOHANG, nil) // the guard's orphans are this process's children now
+	over := max(w.until, bootTime()+hangs)
+	for left := group != 0; left && bootTime() < over; time.Sleep(lookOften) {
+		w.kill()
+		others := strays(group)
+		for _, pid := range others {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		left = len(others) > 0 || unix.Kill(-group, 0) == nil
 	}
 	return commandEnd{Code: exitSignal + int(unix.SIGKILL), Failure: "the process that guards the command was killed, and the command after it", InTime: true}
 }

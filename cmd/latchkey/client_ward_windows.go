@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -18,6 +19,7 @@ const otherSystems = `On Windows this is weaker: the command and all that it sta
 type ward struct {
 	wardSpec
 	reports chan notice
+	late    <-chan time.Time // nothing is ever late here
 
 	cmd    *exec.Cmd
 	job    windows.Handle
