@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -22,6 +21,7 @@ func cliDo(t *testing.T, r *running, code int, args ...string) (stdout, stderr s
 }
 
 func TestCLIPlainCalls(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	said, _ := cliDo(t, r, 0, "acquire", "plain", "--ttl=5m", "--holder=alice")
 	var id string
@@ -126,6 +126,7 @@ func TestCLIPlainCalls(t *testing.T) {
 }
 
 func TestCLIList(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	claim := func(body string) {
 		t.Helper()
@@ -179,6 +180,7 @@ func TestCLIList(t *testing.T) {
 }
 
 func TestCLIWatch(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	plain := cliStart(t, cliServer(r.url), "watch", "w", "--every=200ms")
 	lines := cliStart(t, cliServer(r.url), "watch", "w", "--every=200ms", "--json")
@@ -236,7 +238,6 @@ func TestCLIBadUsageIsToldTogether(t *testing.T) {
 		"bytes that are no text": {"list", "--prefix=\xff"}, "no shell": {"completion", "bash", "more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			os.Unsetenv("LATCHKEY_LOCK_ID")
 			if _, err := call(args...); exitCode(err) != exitUsage {
 				t.Errorf("ended with %v, want bad usage", err)
 			}

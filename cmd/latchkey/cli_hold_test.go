@@ -84,6 +84,7 @@ func (h *cliHeld) wroteNoMore(since time.Time) {
 
 // TestCLIRunStopped: latchkey run is stopped by SIGSTOP for longer than the TTL, and its command runs on.
 func TestCLIRunStopped(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	h := cliHold(t, "stopped", []string{r.url}, r.url)
 	h.signal(syscall.SIGSTOP)
@@ -99,6 +100,7 @@ func TestCLIRunStopped(t *testing.T) {
 // TestCLIRunAllStopped: so are the guard and the command, as when the machine is paused. They wake after somebody else has
 // been granted the lock.
 func TestCLIRunAllStopped(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	h := cliHold(t, "all stopped", []string{r.url}, r.url)
 	guard := h.guard()
@@ -132,6 +134,7 @@ func TestCLIRunAllStopped(t *testing.T) {
 
 // TestCLIRunLost: somebody else releases the lock.
 func TestCLIRunLost(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	t.Run("and the command is told before it is stopped", func(t *testing.T) {
 		p := cliStart(t, cliServer(r.url), cliRun("lost", []string{"--ttl=3s", "--grace=1s"}, "bash", "-c", `trap "echo told; exit 0" TERM; `+cliBegun+"while :; do sleep 0.1; done")...)
@@ -165,6 +168,7 @@ func TestCLIRunLost(t *testing.T) {
 
 // TestCLIRunLostByWhatLeavesTheGroup: jobs of a shell and commands of another latchkey run are in groups of their own.
 func TestCLIRunLostByWhatLeavesTheGroup(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells a process of its orphans")
 	}
@@ -196,6 +200,7 @@ func TestCLIRunLostByWhatLeavesTheGroup(t *testing.T) {
 
 // TestCLIRunKilled: what is left when one of the processes is killed.
 func TestCLIRunKilled(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	t.Run("latchkey run", func(t *testing.T) {
 		h := cliHold(t, "run killed", []string{r.url}, r.url)
@@ -242,6 +247,7 @@ func TestCLIRunKilled(t *testing.T) {
 
 // TestCLIRunCutOff: the service cannot be reached any more, or does not answer, while another replica lets others wait.
 func TestCLIRunCutOff(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.New(t)
 	for name, fault := range map[string]func(*replica){"dead": (*replica).kill, "silent": (*replica).pause} {
 		t.Run(name, func(t *testing.T) {
@@ -259,6 +265,7 @@ func TestCLIRunCutOff(t *testing.T) {
 
 // TestCLIRunOutlivesAReplica: the replica that serves one who holds and one who waits is killed, and another goes on.
 func TestCLIRunOutlivesAReplica(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.New(t)
 	flags := []string{"--etcd-endpoints=" + etcd.Endpoint(), "--waiting-ttl=5s"}
 	first, second := startReplica(t, flags...), startReplica(t, flags...)
@@ -312,6 +319,7 @@ func TestCLIRunOutlivesAReplica(t *testing.T) {
 
 // TestCLIRunFromTwoCrontabs: two machines start the same job at the same moment.
 func TestCLIRunFromTwoCrontabs(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	dir := t.TempDir()
 	// the job fails if it meets itself

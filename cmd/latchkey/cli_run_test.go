@@ -11,6 +11,7 @@ import (
 )
 
 func TestCLIRunPassesOn(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	server := cliServer(r.url)
 	dir := t.TempDir()
@@ -70,6 +71,7 @@ func TestCLIRunPassesOn(t *testing.T) {
 }
 
 func TestCLIRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	for sig, whole := range map[syscall.Signal]bool{
 		syscall.SIGINT: true, syscall.SIGTERM: true, syscall.SIGHUP: true, syscall.SIGQUIT: true, syscall.SIGUSR1: false, syscall.SIGUSR2: false,
@@ -109,6 +111,7 @@ func TestCLIRunPassesSignalsOn(t *testing.T) {
 }
 
 func TestCLIRunEndsWhatTheCommandLeavesBehind(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	resource := newCLIResource(t)
 	left := resource.job()[2]
@@ -129,6 +132,7 @@ func TestCLIRunEndsWhatTheCommandLeavesBehind(t *testing.T) {
 }
 
 func TestCLIRunWaitsInLine(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	server := cliServer(r.url)
 	acquire(t, r, "job")
@@ -182,6 +186,7 @@ func TestCLIRunWaitsInLine(t *testing.T) {
 }
 
 func TestCLIRunWithoutAService(t *testing.T) {
+	t.Parallel()
 	for name, flags := range map[string][]string{"that would wait": nil, "that would not": {"--no-wait"}} {
 		t.Run(name, func(t *testing.T) {
 			p := cliStart(t, cliServer("http://127.0.0.1:1", "http://127.0.0.1:2"), cliRun("job", append(flags, "--timeout=1s"), "echo", "ran")...)

@@ -81,6 +81,7 @@ const (
 )
 
 func TestCLIRunAtATerminal(t *testing.T) {
+	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
 	t.Run("reads from it", func(t *testing.T) {
 		c := newCLITerminal(t, r)
