@@ -54,7 +54,7 @@ type Progress struct {
 // The place in the queue survives broken lines and dead replicas. Beyond opts.Wait, Lock needs at most the client's Timeout for
 // the answer to a try, twice that to renew what was granted, and 2 s to give back what was not.
 //
-// The error is a [NotAcquiredError] if others had the lock all the while, an [UnreachableError] if no server gave a definite
+// The error is a [*NotAcquiredError] if others had the lock all the while, an [*UnreachableError] if no server gave a definite
 // answer, an [*Error] if the service refused; it matches context.Canceled or context.DeadlineExceeded if ctx ended.
 func (c *Client) Lock(ctx context.Context, name string, opts LockOptions) (*Lock, error) {
 	return c.acquire(ctx, name, opts, nil)

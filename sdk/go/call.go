@@ -27,8 +27,9 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	pauses := backoff{most: mostPause}
 	var last error
 	var doubted bool
+	notUntil := map[int]time.Duration{} // for this call alone: what one name is refused another may get
 	for {
-		server, pause := c.servers.next(c.now())
+		server, pause := c.servers.next(c.now(), notUntil)
 		if !sleep(bounded, pause) {
 			if last == nil && ctx.Err() == nil {
 				last = &lineError{c.servers.host(server), errAskedForPause}
@@ -40,6 +41,7 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 		if err == nil {
 			return a, nil
 		}
+		notUntil[server] = c.now() + pauseOf(err)
 		o := outcomeOf(err)
 		doubted = doubted || o == unknown
 		if ctx.Err() == nil { // else it says no more than that the caller went

@@ -12,8 +12,8 @@
 // Nobody else is granted the name before [Lock.Remaining] is over. It is counted from when the last successful renewal was
 // sent, on a clock that goes on while the process is stopped and, on Linux, while the machine sleeps.
 //
-// A lock can be lost while work is going on. [Lock.Context] then ends, and its cause says how: a [LostError] when the service
-// said that the lock is over, an [UncertainError] when no renewal was answered in time. Both are reported before anybody else
+// A lock can be lost while work is going on. [Lock.Context] then ends, and its cause says how: a [*LostError] when the service
+// said that the lock is over, an [*UncertainError] when no renewal was answered in time. Both are reported before anybody else
 // can be granted the name, the second by [LockOptions].Margin; only a process that was itself stopped learns it late.
 // [Lock.Check] and the context's own Err ask the clock, so a process that wakes sees the loss before it does anything more.
 //

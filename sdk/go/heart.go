@@ -164,7 +164,7 @@ func (h *heart) renew() bool {
 
 func (h *heart) tryRenewal() error {
 	var info LeaseInfo
-	server, _ := h.c.servers.next(h.c.now()) // a renewal cannot stand back
+	server, _ := h.c.servers.next(h.c.now(), nil)
 	a, err := h.c.tryWithin(h.ctx, min(h.ttl/3, renewalBound, h.left()), server, renewal(h.id, &info))
 	switch {
 	case err == nil:

@@ -57,8 +57,8 @@ func (l *Lock) TTL() time.Duration { return l.heart.ttl }
 // Held says whether the lock is held now. See Check.
 func (l *Lock) Held() bool { return l.Check() == nil }
 
-// Check returns nil if the lock is held now, else an error that matches [ErrNotHeld] and says why: a [LostError], an
-// [UncertainError], or [ErrReleased]. It compares the clock with the deadline and sends nothing.
+// Check returns nil if the lock is held now, else an error that matches [ErrNotHeld] and says why: a [*LostError], an
+// [*UncertainError], or [ErrReleased]. It compares the clock with the deadline and sends nothing.
 func (l *Lock) Check() error {
 	if err := l.heart.check(); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 // without an error is a lock that was gone already. It takes no context, as it must be done above all when one has ended; it
 // returns within the client's Timeout. Each later call returns what the first did.
 //
-// If the lock was lost before, the error is the [LostError] or [UncertainError]: what was done under it may have met another
-// holder's work. If the service could not be told, it is an [UnreachableError], and the lock runs out after its TTL.
+// If the lock was lost before, the error is the [*LostError] or [*UncertainError]: what was done under it may have met another
+// holder's work. If the service could not be told, it is an [*UnreachableError], and the lock runs out after its TTL.
 func (l *Lock) Release() (bool, error) {
 	l.release.Do(func() {
 		lost := l.end(ErrReleased)

@@ -119,3 +119,18 @@ func TestSleepIsToldToWhoOnlyListens(t *testing.T) {
 		t.Errorf("the context has not ended %v after the sleep", bound)
 	}
 }
+
+func TestUncertainIsReportedWhateverARenewalWaitsFor(t *testing.T) {
+	t.Parallel()
+	sent := newLines(t)
+	stuck := make(chan struct{})
+	sent.before = func(req *http.Request) {
+		if req.Method == http.MethodPut {
+			<-stuck
+		}
+	}
+	c := newClient(t, latchkey.Config{Transport: sent})
+	lock := mustLock(t, c, "stuck", latchkey.LockOptions{TTL: 2 * time.Second})
+	t.Cleanup(func() { close(stuck) })
+	as[*latchkey.UncertainError](t, await(t, lock.Context(t.Context())))
+}

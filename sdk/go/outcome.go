@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 var errNotLatchkey = errors.New("the answer is not one of latchkey's")
@@ -64,4 +65,12 @@ func (e *Error) outcome() outcome {
 		return unknown
 	}
 	return definite
+}
+
+// pauseOf is how long a server asked to be left alone.
+func pauseOf(err error) time.Duration {
+	if told := (*Error)(nil); errors.As(err, &told) {
+		return told.RetryAfter
+	}
+	return 0
 }

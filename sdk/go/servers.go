@@ -13,9 +13,8 @@ import (
 type servers struct {
 	urls []*url.URL
 
-	mu       sync.Mutex
-	current  int             // answered last, or is to be tried next
-	notUntil []time.Duration // by Retry-After, on the client's clock
+	mu      sync.Mutex
+	current int // answered last, or is to be tried next
 }
 
 func newServers(lists []string) (*servers, error) {
@@ -36,38 +35,37 @@ func newServers(lists []string) (*servers, error) {
 		u, _ := url.Parse(defaultServer) // a constant
 		all.urls = []*url.URL{u}
 	}
-	all.notUntil = make([]time.Duration, len(all.urls))
 	return &all, errors.Join(faults...)
 }
 
-// next is the server to ask now, and how long it asked to be left alone first: the current one, or the next that need not be.
-func (s *servers) next(now time.Duration) (server int, pause time.Duration) {
+// next is the server to ask now, and how long to leave it alone first: the current one or those after it, unless notUntil, by
+// Retry-After, says that all are to be left alone; then that which is so for the shortest time.
+func (s *servers) next(now time.Duration, notUntil map[int]time.Duration) (server int, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	server = s.current
 	for i := range s.urls {
 		at := (s.current + i) % len(s.urls)
-		if s.notUntil[at] <= now {
+		if notUntil[at] <= now {
 			return at, 0
 		}
-		if s.notUntil[at] < s.notUntil[server] {
+		if notUntil[at] < notUntil[server] {
 			server = at
 		}
 	}
-	return server, s.notUntil[server] - now
+	return server, notUntil[server] - now
 }
 
 func (s *servers) answered(server int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current, s.notUntil[server] = server, 0
+	s.current = server
 }
 
 // failed lets the one after server be asked next, unless another has been found meanwhile.
-func (s *servers) failed(server int, notUntil time.Duration) {
+func (s *servers) failed(server int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.notUntil[server] = notUntil
 	if s.current == server {
 		s.current = (server + 1) % len(s.urls)
 	}

@@ -36,7 +36,7 @@ func (c *Client) stream(ctx context.Context, path, id string, take func(event) (
 	defer alarm.Stop()
 	var last error
 	for pauses := (backoff{most: mostPause}); ; {
-		server, _ := c.servers.next(c.now())
+		server, _ := c.servers.next(c.now(), nil)
 		sent := time.Now()
 		resp, err := c.open(ctx, server, request{method: http.MethodGet, path: path + id + streams[path]})
 		switch {
@@ -65,12 +65,12 @@ func (c *Client) broken(ctx context.Context, server int, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errOutOfTime):
-		c.servers.failed(server, 0)
+		c.servers.failed(server)
 		return &UnreachableError{Last: &lineError{c.servers.host(server), errors.Join(cause, err)}}
 	case cause != nil:
 		return givenUp(ctx, nil)
 	case err != nil:
-		c.servers.failed(server, 0)
+		c.servers.failed(server)
 		return &UnreachableError{Last: &lineError{c.servers.host(server), err}}
 	}
 	return nil
@@ -84,7 +84,7 @@ func (c *Client) open(ctx context.Context, server int, r request) (*http.Respons
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		c.servers.failed(server, 0)
+		c.servers.failed(server)
 		return nil, &lineError{c.servers.host(server), withoutURL(err)}
 	}
 	if resp.StatusCode == http.StatusOK {
@@ -95,7 +95,7 @@ func (c *Client) open(ctx context.Context, server int, r request) (*http.Respons
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, mostAnswer)) // what is missing makes it no problem document
 	told := newError(resp, body)
 	if told.outcome() != definite {
-		c.servers.failed(server, c.notUntil(told))
+		c.servers.failed(server)
 	}
 	return nil, told
 }

@@ -55,17 +55,10 @@ func (c *Client) try(ctx context.Context, server int, r request) (answer, error)
 		c.servers.answered(server)
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errOutOfTime): // the caller's end, and no fault of the server's
 	default:
-		c.servers.failed(server, c.notUntil(err))
+		c.servers.failed(server)
 		c.http.CloseIdleConnections() // they may be as dead as this one
 	}
 	return a, err
-}
-
-func (c *Client) notUntil(err error) time.Duration {
-	if told := (*Error)(nil); errors.As(err, &told) && told.RetryAfter > 0 {
-		return c.now() + told.RetryAfter
-	}
-	return 0
 }
 
 func (c *Client) exchange(ctx context.Context, base *url.URL, r request) (answer, error) {

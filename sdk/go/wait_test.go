@@ -82,7 +82,8 @@ func TestPlaceThatIsLostIsClaimedAnew(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, latchkey.Config{})
 	first := mustLock(t, c, "place", latchkey.LockOptions{})
-	waiter := lockBeside(t.Context(), t, c, "place", latchkey.LockOptions{Wait: time.Minute})
+	sent := newLines(t)
+	waiter := lockBeside(t.Context(), t, newClient(t, latchkey.Config{Transport: sent}), "place", latchkey.LockOptions{Wait: time.Minute})
 	lost := awaitClaims(t, c, "place", number(2))[1].ID
 	if err := c.Release(within(t), lost); err != nil {
 		t.Fatal(err)
@@ -94,6 +95,10 @@ func TestPlaceThatIsLostIsClaimedAnew(t *testing.T) {
 	first.Release()
 	if lock := waiter.mustEnd(); lock.ID() == lost || !lock.Held() {
 		t.Errorf("it was granted the claim that was lost, or none: %v", lock.Check())
+	}
+	posts := sent.all(http.MethodPost)
+	if len(posts) != 2 || posts[0].key == "" || posts[1].key == "" || posts[0].key == posts[1].key {
+		t.Errorf("it was claimed by %+v, want two claims with a key each", posts)
 	}
 }
 
@@ -165,7 +170,7 @@ func TestWaiterIsToldItsPosition(t *testing.T) {
 func TestServersThatDieDuringAWait(t *testing.T) {
 	t.Parallel()
 	r := serve(t, "--data-dir="+t.TempDir()+"/data")
-	c := newClient(t, latchkey.Config{Servers: []string{r.url}})
+	c := newClient(t, latchkey.Config{Servers: []string{r.url}, Timeout: 2 * time.Second})
 	held := mustLock(t, c, "dies", latchkey.LockOptions{})
 	began := time.Now()
 	waiter := lockBeside(t.Context(), t, c, "dies", latchkey.LockOptions{Wait: 3 * time.Second})

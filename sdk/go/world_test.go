@@ -23,7 +23,7 @@ type lines struct {
 
 type sentRequest struct {
 	method, path string
-	host         string
+	host, key    string
 	at           time.Time
 	status       int // 0 while there is no answer
 }
@@ -40,7 +40,7 @@ func (l *lines) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	l.mu.Lock()
 	at := len(l.sent)
-	l.sent = append(l.sent, sentRequest{req.Method, req.URL.Path, req.URL.Host, time.Now(), 0})
+	l.sent = append(l.sent, sentRequest{req.Method, req.URL.Path, req.URL.Host, req.Header.Get("Idempotency-Key"), time.Now(), 0})
 	l.mu.Unlock()
 	resp, err := l.Transport.RoundTrip(req)
 	if err == nil {
