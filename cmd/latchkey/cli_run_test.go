@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -200,4 +201,19 @@ func TestCLIRunWithoutAService(t *testing.T) {
 		other := cliOther(t, http.StatusNotFound)
 		cliStart(t, cliServer(other), "run", "job", "--timeout=1s", "--", "echo", "ran").want(exitUnreachable)
 	})
+}
+
+func TestCLIRunLeavesDaemonsAlone(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("there is no setsid here")
+	}
+	t.Parallel()
+	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	p := cliStart(t, cliServer(r.url), cliRun("daemon", nil, "sh", "-c", `setsid sleep 60 >/dev/null 2>&1 & echo begun $!`)...)
+	daemon := p.group()
+	p.want(0)
+	wantFree(t, r)
+	if !cliAlive(t, daemon) {
+		t.Error("a daemon that the command has started is ended with it")
+	}
 }

@@ -51,7 +51,7 @@ func (c *guardCommand) run(s surroundings) error {
 		return g.tell(notice{Ended: &commandEnd{Code: exitSignal + int(unix.SIGKILL)}})
 	}
 	if err := g.start(c.Command[1], c.Command[2:]); err != nil {
-		return g.tell(notice{Ended: &commandEnd{Code: failureToRun(err), Failure: err.Error(), InTime: true}})
+		return g.tell(notice{Ended: &commandEnd{Code: failureToRun(err), Failure: "could not be run: " + err.Error(), InTime: true}})
 	}
 	g.tell(notice{Started: g.group})
 	g.watch(orders, s.stop.Done())
@@ -84,6 +84,7 @@ type guard struct {
 	until        time.Duration
 	grace, spare time.Duration
 
+	tidyAt time.Duration // when what the command left behind is told to end; 0: not yet
 	killAt time.Duration // 0: the command is left alone
 	over   bool          // the command itself has ended, though not all of its group may have
 	end    commandEnd
@@ -119,6 +120,8 @@ const (
 	lookEvery = 250 * time.Millisecond
 	// lookOften is the same for whether a group that is being ended has ended.
 	lookOften = 10 * time.Millisecond
+	// daemonBound is for what the command left behind to leave the session, if it is to be a daemon.
+	daemonBound = 100 * time.Millisecond
 	// hearBound is for what was said before the time was over, and not yet heard.
 	hearBound = 2 * time.Millisecond
 )
@@ -207,7 +210,7 @@ func (g *guard) strike(sig syscall.Signal) {
 
 // act does what the clock asks for.
 func (g *guard) act() {
-	if g.killAt == 0 && g.late() {
+	if g.late() || g.tidyAt != 0 && bootTime() >= g.tidyAt {
 		g.finish()
 	}
 	if g.killAt != 0 && bootTime() >= g.killAt {
@@ -257,5 +260,5 @@ func (g *guard) see(c child) {
 	}
 	g.over = true
 	g.end.InTime = g.killAt == 0
-	g.finish()
+	g.tidyAt = bootTime() + daemonBound
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"time"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
@@ -121,17 +123,19 @@ func (c *runCommand) lock(client *latchkey.Client, signals *caught, s surroundin
 	waiting, giveUp := context.WithCancelCause(context.Background())
 	defer giveUp(nil)
 	taken := make(chan struct{})
-	defer close(taken)
-	go func() {
+	var listening sync.WaitGroup
+	listening.Go(func() {
 		select {
 		case sig := <-signals.told:
 			giveUp(signalled{sig})
 		case <-taken:
 		}
-	}()
+	})
 	options := c.options()
 	options.Margin = c.Grace.of(options.TTL) + spareOf(options.TTL)
 	lock, err := c.take(waiting, client, options, s.stderr)
+	close(taken)
+	listening.Wait()
 	if err == nil && waiting.Err() != nil { // the grant and the signal met
 		lock.Release()
 		err = waiting.Err()
@@ -191,7 +195,7 @@ func attend(w *ward, lock *latchkey.Lock, signals *caught) commandEnd {
 // commandEnd is how a command ended.
 type commandEnd struct {
 	Code    int    // as a shell counts
-	Failure string // why it could not be run, or was not told of
+	Failure string // what was wrong with it, to be read after "the command"
 	InTime  bool   // it ended by itself, while the lock surely stood
 }
 
@@ -199,25 +203,29 @@ type commandEnd struct {
 func (c *runCommand) leave(lock *latchkey.Lock, end commandEnd, s surroundings) error {
 	name := shown(c.Name)
 	cause := lock.Check()
-	if lost := (*latchkey.LostError)(nil); !end.InTime && cause != nil || errors.As(cause, &lost) {
-		lock.Release()
-		return &exitError{exitLost, fmt.Errorf("%s: the lock was lost, and the command was ended: %w", name, plain{cause})}
-	}
 	removed, err := lock.Release()
-	if err != nil && cause == nil {
+	lost := (*latchkey.LostError)(nil)
+	switch {
+	case !end.InTime:
+		return &exitError{exitLost, fmt.Errorf("%s: the lock was lost, and the command %s: %w", name, cmp.Or(end.Failure, "was ended"), plain{cmp.Or(cause, errHeldUp)})}
+	case errors.As(cause, &lost):
+		return &exitError{exitLost, fmt.Errorf("%s: the lock was lost before the command had ended: %w", name, plain{cause})}
+	case err == nil && !removed:
+		return &exitError{exitLost, fmt.Errorf("%s: the lock was gone before it was released", name)}
+	case err != nil && cause == nil:
 		fmt.Fprintf(s.stderr, "latchkey: %s: could not be released, and runs out by itself: %v\n", name, plain{err})
 	}
-	if err == nil && !removed {
-		return &exitError{exitLost, fmt.Errorf("%s: the lock was gone before it was released", name)}
-	}
 	if end.Failure != "" {
-		return &exitError{end.Code, errors.New(end.Failure)}
+		return &exitError{end.Code, fmt.Errorf("the command %s", end.Failure)}
 	}
 	if end.Code != 0 {
 		return &exitError{end.Code, nil}
 	}
 	return nil
 }
+
+// errHeldUp is for a lock that is held, while the guard was not told so in time.
+var errHeldUp = errors.New("latchkey itself was held up")
 
 // cannotRun is the end for a command that cannot be started.
 func cannotRun(err error) error {

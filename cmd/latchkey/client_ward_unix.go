@@ -155,7 +155,8 @@ func (w *ward) forsaken() commandEnd {
 	w.guard.Process.Kill()
 	group := int(w.group.Load())
 	over := max(w.until, bootTime()+hangs)
-	for left := group != 0; left && bootTime() < over; time.Sleep(lookOften) {
+	left := group != 0
+	for ; left && bootTime() < over; time.Sleep(lookOften) {
 		w.kill()
 		others := strays(group)
 		for _, pid := range others {
@@ -164,7 +165,11 @@ func (w *ward) forsaken() commandEnd {
 		unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		left = len(others) > 0 || unix.Kill(-group, 0) == nil
 	}
-	return commandEnd{Code: exitSignal + int(unix.SIGKILL), Failure: "the process that guards the command was killed, and the command after it", InTime: true}
+	end := commandEnd{Code: exitSignal + int(unix.SIGKILL), Failure: "was killed, as the process that guards it was", InTime: true}
+	if left {
+		end.Failure = "cannot be ended, and lives on"
+	}
+	return end
 }
 
 func (w *ward) close() {

@@ -69,7 +69,7 @@ func (w *ward) join() error {
 func (w *ward) wait() {
 	var end commandEnd
 	if err := w.cmd.Wait(); w.cmd.ProcessState == nil {
-		end.Code, end.Failure = exitBadEnd, err.Error()
+		end.Code, end.Failure = exitBadEnd, "could not be waited for: "+err.Error()
 	} else {
 		end.Code = w.cmd.ProcessState.ExitCode()
 	}
