@@ -97,6 +97,21 @@ func TestCLIRunStopped(t *testing.T) {
 	}
 }
 
+// TestCLIRunStoppedForAWhile: a stop that is shorter than the TTL costs nothing.
+func TestCLIRunStoppedForAWhile(t *testing.T) {
+	t.Parallel()
+	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	p := cliStart(t, cliServer(r.url), cliRun("for a while", []string{"--ttl=30s"}, "bash", "-c", `trap "exit 4" USR1; `+cliBegun+"while :; do sleep 0.1; done")...)
+	p.group()
+	p.signal(syscall.SIGSTOP)
+	over := time.NewTimer(time.Second)
+	<-over.C
+	p.signal(syscall.SIGCONT)
+	p.signal(syscall.SIGUSR1)
+	p.want(4)
+	wantFree(t, r)
+}
+
 // TestCLIRunAllStopped: so are the guard and the command, as when the machine is paused. They wake after somebody else has
 // been granted the lock.
 func TestCLIRunAllStopped(t *testing.T) {

@@ -35,7 +35,12 @@ func cliStart(t *testing.T, variables []string, args ...string) *cliProgram {
 
 func cliStartReading(t *testing.T, stdin io.Reader, variables []string, args ...string) *cliProgram {
 	t.Helper()
-	p := &cliProgram{t: t, cmd: exec.Command(os.Args[0], args...), stdout: newOutput(), stderr: newOutput(), ended: make(chan struct{})}
+	return cliStartFile(t, os.Args[0], stdin, variables, args...)
+}
+
+func cliStartFile(t *testing.T, file string, stdin io.Reader, variables []string, args ...string) *cliProgram {
+	t.Helper()
+	p := &cliProgram{t: t, cmd: exec.Command(file, args...), stdout: newOutput(), stderr: newOutput(), ended: make(chan struct{})}
 	p.cmd.Env = slices.Concat(os.Environ(), []string{asProgram + "=1"}, variables)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, p.stdout, p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -171,6 +172,27 @@ func TestCLIRunWaitsInLine(t *testing.T) {
 		releaseAll(t, r, "held")
 		p.want(0)
 		p.stderr.await(t, `job: held, with token \d+\n`)
+	})
+	t.Run("though its own file is removed meanwhile", func(t *testing.T) {
+		if runtime.GOOS != "linux" {
+			t.Skip("only Linux keeps a program that has no file")
+		}
+		file := filepath.Join(t.TempDir(), "latchkey")
+		program, err := os.ReadFile(os.Args[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, program, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, r, "upgraded")
+		p := cliStartFile(t, file, nil, server, cliRun("upgraded", nil, "echo", "ran")...)
+		awaitQueued(t, r, 1)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		releaseAll(t, r, "held")
+		p.want(0)
 	})
 	t.Run("and renews while the command runs", func(t *testing.T) {
 		p := cliStart(t, server, cliRun("renewed", []string{"--ttl=2s"}, "sh", "-c", cliBegun+"sleep 30")...)
