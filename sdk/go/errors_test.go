@@ -2,6 +2,7 @@ package latchkey_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -71,6 +72,7 @@ func TestInputThatNoRequestCanSay(t *testing.T) {
 		"a margin above half":      lock("input", latchkey.LockOptions{TTL: 4 * time.Second, Margin: 3 * time.Second}),
 		"a name that is not UTF-8": lock("\xff", latchkey.LockOptions{}),
 		"metadata that is not":     lock("input", latchkey.LockOptions{Metadata: map[string]string{"k": "\xff"}}),
+		"a key with a line break":  lock("input", latchkey.LockOptions{Key: "0123456789abcdef\n"}),
 		"an id that is a path":     c.Release(within(t), "../leases/a"),
 		"no id":                    c.Release(within(t), ""),
 	} {
@@ -199,6 +201,10 @@ func TestAnswersOfSomethingElseAreNoAnswers(t *testing.T) {
 				w.Write([]byte("<html>"))
 			}))
 			defer portal.Close()
+			elsewhere := newClient(t, latchkey.Config{Servers: []string{portal.URL}, Timeout: 200 * time.Millisecond})
+			if err := elsewhere.Release(within(t), "a"); err == nil || errors.Is(err, latchkey.ErrLockNotFound) {
+				t.Errorf("a release is answered by something else, and told as %v", err)
+			}
 			sent := newLines(t)
 			sent.before = func(req *http.Request) {
 				if req.Method == http.MethodPut {

@@ -42,7 +42,7 @@ func TestStreamOfAClaimTellsItsStates(t *testing.T) {
 func TestStreamOfALeaseRenewsIt(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, latchkey.Config{})
-	lease, err := c.CreateLease(within(t), latchkey.LeaseRequest{TTLSeconds: 2})
+	lease, err := c.CreateLease(within(t), latchkey.LeaseRequest{TTLSeconds: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestStreamOfALeaseRenewsIt(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		case event.Renewed != nil:
-			if !event.Until.After(until) || time.Until(event.Until) > 2*time.Second {
+			if !event.Until.After(until) || time.Until(event.Until) > 4*time.Second {
 				t.Errorf("renewed until %v, before until %v", event.Until, until)
 			}
 			until = event.Until

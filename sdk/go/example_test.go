@@ -71,7 +71,7 @@ func ExampleLock_Context() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	lock, err := client.Lock(context.Background(), "leader", latchkey.LockOptions{TTL: 2 * time.Second})
+	lock, err := client.Lock(context.Background(), "leader", latchkey.LockOptions{TTL: 6 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

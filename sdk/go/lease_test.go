@@ -6,6 +6,7 @@ import (
 	"time"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
+	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
 func mustLease(t *testing.T, c *latchkey.Client, opts latchkey.LeaseOptions) *latchkey.Lease {
@@ -31,7 +32,7 @@ func TestLeaseHoldsManyLocksOnOneHeartbeat(t *testing.T) {
 	t.Parallel()
 	sent := newLines(t)
 	c := newClient(t, latchkey.Config{Transport: sent})
-	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 2 * time.Second, Holder: "a"})
+	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 4 * time.Second, Holder: "a"})
 	one := mustLockOn(t, lease, "lease/one", latchkey.LockOptions{})
 	two := mustLockOn(t, lease, "lease/two", latchkey.LockOptions{Wait: time.Minute})
 	eventually(t, "renewed for more than a TTL", func() bool { return len(sent.all(http.MethodPut)) >= 5 })
@@ -40,7 +41,7 @@ func TestLeaseHoldsManyLocksOnOneHeartbeat(t *testing.T) {
 			t.Errorf("%s was renewed, and not the lease", put.path)
 		}
 	}
-	if !one.Held() || !two.Held() || one.LeaseID() != lease.ID() || one.TTL() != 2*time.Second {
+	if !one.Held() || !two.Held() || one.LeaseID() != lease.ID() || one.TTL() != 4*time.Second {
 		t.Errorf("one: %v, two: %v, on the lease for %v", one.Check(), two.Check(), one.TTL())
 	}
 	status, err := c.LeaseStatus(within(t), lease.ID())
@@ -68,7 +69,7 @@ func TestLeaseHoldsManyLocksOnOneHeartbeat(t *testing.T) {
 func TestEndOfALeaseIsTheLossOfAll(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, latchkey.Config{})
-	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 2 * time.Second})
+	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 6 * time.Second})
 	lock := mustLockOn(t, lease, "lease/lost", latchkey.LockOptions{})
 	mustLock(t, c, "lease/taken", latchkey.LockOptions{})
 	waits := make(chan error, 1)
@@ -116,5 +117,26 @@ func TestLockOnALeaseIsGrantedAfterAWait(t *testing.T) {
 	first.Release()
 	if lock := <-granted; lock == nil || !lock.Held() || lock.Token() <= first.Token() {
 		t.Errorf("granted %+v after token %d", lock, first.Token())
+	}
+}
+
+func TestLeaseThatBecomesUncertainEndsItsWaits(t *testing.T) {
+	t.Parallel()
+	mustLock(t, newClient(t, latchkey.Config{}), "lease/unsure", latchkey.LockOptions{})
+	line := etcdtest.NewProxy(t, address(shared))
+	c := newClient(t, latchkey.Config{Servers: []string{"http://" + line.Addr()}})
+	lease := mustLease(t, c, latchkey.LeaseOptions{TTL: 2 * time.Second})
+	waits := make(chan error, 1)
+	go func() {
+		_, err := lease.Lock(t.Context(), "lease/unsure", latchkey.LockOptions{
+			Wait: latchkey.Forever, OnWait: func(latchkey.Progress) { line.Blackhole() },
+		})
+		waits <- err
+	}()
+	select {
+	case err := <-waits:
+		as[*latchkey.UncertainError](t, err)
+	case <-time.After(bound):
+		t.Fatalf("a wait on the lease has not ended within %v", bound)
 	}
 }

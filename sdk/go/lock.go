@@ -89,18 +89,18 @@ func (l *Lock) Context(parent context.Context) context.Context {
 func (l *Lock) Release() (bool, error) {
 	l.release.Do(func() {
 		lost := l.end(ErrReleased)
-		l.released, l.err = l.c.giveBack("locks/", l.claim.ID, lost)
+		l.released, l.err = l.c.giveBack(l.ctx, "locks/", l.claim.ID, lost)
 	})
 	return l.released, l.err
 }
 
 // giveBack removes what was held until now, or was lost before.
-func (c *Client) giveBack(path, id string, lost error) (bool, error) {
+func (c *Client) giveBack(ctx context.Context, path, id string, lost error) (bool, error) {
 	bound := c.timeout
 	if lost != nil {
 		bound = leaveBound
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := detached(ctx, bound)
 	defer cancel()
 	a, err := c.remove(ctx, path, id)
 	switch {

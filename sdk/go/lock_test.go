@@ -78,7 +78,7 @@ func TestReleaseOfALockThatIsGone(t *testing.T) {
 
 func TestRenewalsGoOnWithJitter(t *testing.T) {
 	t.Parallel()
-	const ttl, locks, renewals = 2 * time.Second, 6, 6
+	const ttl, locks, renewals = 4 * time.Second, 6, 6
 	var sent [locks]*lines
 	var held [locks]*latchkey.Lock
 	for i := range locks {
@@ -106,7 +106,7 @@ func TestRenewalsGoOnWithJitter(t *testing.T) {
 func TestLockLostByItsEnd(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, latchkey.Config{})
-	lock := mustLock(t, c, "ended", latchkey.LockOptions{TTL: 2 * time.Second})
+	lock := mustLock(t, c, "ended", latchkey.LockOptions{TTL: 6 * time.Second})
 	work := lock.Context(t.Context())
 	if err := c.Release(within(t), lock.ID()); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -27,6 +28,9 @@ func (c *Client) Claim(ctx context.Context, req ClaimRequest) (Claim, error) {
 func (c *Client) claim(ctx context.Context, req ClaimRequest) (claim Claim, a answer, err error) {
 	if err := checkTexts(req.Holder, req.Metadata, req.Name); err != nil {
 		return Claim{}, answer{}, err
+	}
+	if strings.ContainsFunc(req.Key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return Claim{}, answer{}, errBadKey
 	}
 	a, err = c.call(ctx, request{
 		method: http.MethodPost,
@@ -58,6 +62,8 @@ func checkTexts(holder string, metadata map[string]string, more ...string) error
 	}
 	return nil
 }
+
+var errBadKey = errors.New("latchkey: a key has a character that is not printable ASCII")
 
 var errBadID = errors.New("latchkey: an id is empty, or has a character that none has")
 

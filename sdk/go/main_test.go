@@ -23,9 +23,6 @@ const bound = 30 * time.Second
 // parallel is how many tests run at a time: they wait more than they compute.
 const parallel = "12"
 
-// holderEnv makes this binary a process that holds the lock named.
-const holderEnv = "LATCHKEY_TEST_HOLDER"
-
 var (
 	program string // the built binary
 	shared  string // the base URL of a server for all tests, each with lock names of its own

@@ -79,7 +79,7 @@ func TestHoldOutlivesTheReplica(t *testing.T) {
 	first, second := twoReplicas(t)
 	direct := newClient(t, latchkey.Config{Servers: []string{second.url}})
 	both := newClient(t, latchkey.Config{Servers: []string{first.url + ", " + second.url}})
-	const ttl = 5 * time.Second
+	const ttl = 8 * time.Second
 	lock := mustLock(t, both, "hold", latchkey.LockOptions{TTL: ttl})
 	first.kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl)

@@ -25,7 +25,7 @@ type request struct {
 	body   any
 	wait   time.Duration      // for so long the service may hold it open
 	again  bool               // it can be sent again when its outcome is not known
-	read   func([]byte) error // reads the body of a 2xx; nil if it has none
+	read   func([]byte) error // reads the body of a 2xx; nil if that is to be a 204
 }
 
 // into reads a body into out, if it is an answer at all: something between may have answered in the service's place.
@@ -79,6 +79,9 @@ func (c *Client) exchange(ctx context.Context, base *url.URL, r request) (answer
 	}
 	if resp.StatusCode/100 != 2 {
 		return answer{}, newError(resp, body)
+	}
+	if r.read == nil && resp.StatusCode != http.StatusNoContent {
+		return answer{}, &lineError{server: base.Host, cause: errNotLatchkey}
 	}
 	if r.read != nil {
 		if err := r.read(body); err != nil {
