@@ -3,8 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,6 +89,20 @@ func TestCLIPlainCalls(t *testing.T) {
 			t.Errorf("the same key gets %q, and got %s %d before", again, lock.ID, lock.Token)
 		}
 		cliDo(t, r, 0, "release", lock.ID)
+	})
+	t.Run("who claims", func(t *testing.T) {
+		cliDo(t, r, 0, "acquire", "who", "--holder=me, myself", "--metadata=a=1;b=x=y", "--metadata", "c=")
+		held := listed(t, r, "held")[0]
+		if got, want := fmt.Sprint(held["holder"], held["metadata"]), fmt.Sprint("me, myself", map[string]any{"a": "1", "b": "x=y", "c": ""}); got != want {
+			t.Errorf("others are shown %s, want %s", got, want)
+		}
+		host, _ := os.Hostname()
+		releaseAll(t, r, "held")
+		cliDo(t, r, 0, "acquire", "who")
+		if got := listed(t, r, "held")[0]["holder"].(string); !strings.HasSuffix(got, "@"+host) {
+			t.Errorf("untold, others are shown %q", got)
+		}
+		releaseAll(t, r, "held")
 	})
 	t.Run("what is gone", func(t *testing.T) {
 		for _, args := range [][]string{{"release", id}, {"renew", id}, {"get", id}} {
@@ -202,8 +219,8 @@ func TestCLIWatch(t *testing.T) {
 func TestCLIBadUsageIsToldTogether(t *testing.T) {
 	for name, tt := range map[string]struct{ args, want []string }{
 		"all of run's": {
-			[]string{"run", "a\tb", "--ttl=1s", "--wait=-1s", "--grace=x", "--holder=" + strings.Repeat("h", 256), "--server=localhost:8080", "--timeout=0s", "--", ""},
-			[]string{"COMMAND", "NAME", "--ttl (LATCHKEY_TTL)", "--wait (LATCHKEY_WAIT)", "--holder (LATCHKEY_HOLDER)", "--grace (LATCHKEY_GRACE)", "--server (LATCHKEY_SERVER)", "--timeout (LATCHKEY_TIMEOUT)"}},
+			[]string{"run", "a\tb", "--ttl=1s", "--wait=-1s", "--grace=x", "--holder=" + strings.Repeat("h", 256), "--metadata=novalue", "--metadata=a=1;a=2", "--server=localhost:8080", "--timeout=0s", "--", ""},
+			[]string{"COMMAND", "NAME", "--ttl (LATCHKEY_TTL)", "--wait (LATCHKEY_WAIT)", "--holder (LATCHKEY_HOLDER)", "--metadata (LATCHKEY_METADATA)", "--metadata (LATCHKEY_METADATA)", "--grace (LATCHKEY_GRACE)", "--server (LATCHKEY_SERVER)", "--timeout (LATCHKEY_TIMEOUT)"}},
 		"a grace too long":   {[]string{"run", "a", "--ttl=30s", "--grace=11s", "--", "true"}, []string{"--grace"}},
 		"half a second":      {[]string{"acquire", "a", "--wait=1500ms"}, []string{"--wait"}},
 		"a key too short":    {[]string{"acquire", "a", "--key=short"}, []string{"--key"}},
@@ -250,6 +267,26 @@ func TestCLIBadUsageIsToldTogether(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestCLITakesIDsThatBeginWithADash(t *testing.T) {
+	const rest = "DhMvaaa4jkk3hbMyCGqQAAAAAAAAAGMkBdPOS_TodvHQ9fJ-CFXHBsYWlu"
+	for _, id := range []string{"-5" + rest, "--" + rest, "-h" + rest, "---" + rest, "-v" + rest, "-aaaaaaaaaaaaaaaaaaaaa"} {
+		for _, args := range [][]string{{"get", id, "--json"}, {"get", "--timeout=2s", id}, {"get", "--json", "--", id}} {
+			chosen, err := parse(args, io.Discard, io.Discard)
+			if err != nil {
+				t.Errorf("%q: %v", args, err)
+			} else if got := chosen.(*getCommand).ID; got != id {
+				t.Errorf("%q: the id is %q", args, got)
+			}
+		}
+	}
+	for _, want := range [][]string{{"--", "tool", "-5" + rest, "--", "b"}, {"tool", "-5" + rest, "b", "--ttl=1"}, {"tool", "--", "-5" + rest}} {
+		chosen, err := parse(append([]string{"run", "a", "--no-wait"}, want...), io.Discard, io.Discard)
+		if err != nil || !slices.Equal(chosen.(*runCommand).Command, want) {
+			t.Errorf("the command's own arguments are %q, want %q (%v)", chosen.(*runCommand).Command, want, err)
+		}
+	}
 }
 
 func TestCLIHelpTellsTheExitCodes(t *testing.T) {

@@ -100,7 +100,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, err := parser.Parse(args)
+	ctx, err := parser.Parse(dashedIDLast(args))
 	if failed := (*kong.ParseError)(nil); errors.As(err, &failed) {
 		ctx = failed.Context
 	}
