@@ -46,7 +46,7 @@ func (g *guard) watch(orders <-chan order, stop <-chan struct{}) {
 	done := make(chan struct{})
 	defer close(done)
 	go reap(children, done)
-	for !g.over || unix.Kill(-g.group, 0) == nil || len(strays(g.group)) > 0 {
+	for !g.over || g.leftBehind() {
 		timer := time.NewTimer(g.untilNext())
 		select {
 		case o, ok := <-orders:
@@ -117,9 +117,16 @@ func (g *guard) finish() {
 // parent is dead.
 func (g *guard) strike(sig syscall.Signal) {
 	unix.Kill(-g.group, sig)
-	for _, pid := range strays(g.group) {
+	_, strays := survivors(g.group)
+	for _, pid := range strays {
 		unix.Kill(pid, sig)
 	}
+}
+
+// leftBehind says whether anything of an ended command's lives on.
+func (g *guard) leftBehind() bool {
+	inGroup, strays := survivors(g.group)
+	return inGroup || len(strays) > 0
 }
 
 // act does what the clock asks for.

@@ -34,12 +34,16 @@ func ownProgram() (string, error) {
 // first process of the machine or container does.
 func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// strays are the living orphans of which this process became the parent, and which are in its session, without those of a
-// group. A daemon has a session of its own, and is none.
-func strays(group int) (found []int) {
+// survivors tells whether a process of the group lives, and which orphans do that have left it: those of which this process
+// became the parent, and which are in its session. A daemon has a session of its own, and is none. What has ended counts as
+// dead though nobody has waited for it: the first process of a container may never do so.
+func survivors(group int) (inGroup bool, strays []int) {
 	session, _ := unix.Getsid(0)
 	family := fmt.Sprintf("%d %d", os.Getpid(), session)
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	if len(all) == 0 { // there is no /proc here
+		return unix.Kill(-group, 0) == nil, nil
+	}
 	for _, file := range all {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -47,14 +51,16 @@ func strays(group int) (found []int) {
 		}
 		// the second field is a name of any characters, in parentheses; then come state, parent, group and session
 		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(rest) < 4 || rest[1]+" "+rest[3] != family || rest[2] == strconv.Itoa(group) || rest[0] == "Z" {
+		if len(rest) < 4 || rest[0] == "Z" || rest[0] == "X" {
 			continue
 		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			found = append(found, pid)
+		if rest[2] == strconv.Itoa(group) {
+			inGroup = true
+		} else if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && rest[1]+" "+rest[3] == family {
+			strays = append(strays, pid)
 		}
 	}
-	return found
+	return inGroup, strays
 }
 
 // commandAttributes put the command into a group of its own, and have it killed with the thread that starts it.

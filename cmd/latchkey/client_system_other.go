@@ -22,8 +22,8 @@ func ownProgram() (string, error) { return os.Executable() }
 // becomeReaper has no counterpart here.
 func becomeReaper() {}
 
-// strays are not known here.
-func strays(int) []int { return nil }
+// survivors tells whether a process of the group lives. Which orphans have left it is not known here.
+func survivors(group int) (inGroup bool, strays []int) { return unix.Kill(-group, 0) == nil, nil }
 
 // commandAttributes put the command into a group of its own.
 func commandAttributes() *unix.SysProcAttr { return &unix.SysProcAttr{Setpgid: true} }

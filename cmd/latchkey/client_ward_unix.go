@@ -158,12 +158,12 @@ func (w *ward) forsaken() commandEnd {
 	left := group != 0
 	for ; left && bootTime() < over; time.Sleep(lookOften) {
 		w.kill()
-		others := strays(group)
-		for _, pid := range others {
+		inGroup, strays := survivors(group)
+		for _, pid := range strays {
 			unix.Kill(pid, unix.SIGKILL)
 		}
 		unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		left = len(others) > 0 || unix.Kill(-group, 0) == nil
+		left = inGroup || len(strays) > 0
 	}
 	end := commandEnd{Code: exitSignal + int(unix.SIGKILL), Failure: "was killed, as the process that guards it was", InTime: true}
 	if left {
