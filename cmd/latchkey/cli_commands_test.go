@@ -25,7 +25,7 @@ func cliDo(t *testing.T, r *running, code int, args ...string) (stdout, stderr s
 
 func TestCLIPlainCalls(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	said, _ := cliDo(t, r, 0, "acquire", "plain", "--ttl=5m", "--holder=alice")
 	var id string
 	var token int64
@@ -144,7 +144,7 @@ func TestCLIPlainCalls(t *testing.T) {
 
 func TestCLIList(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	claim := func(body string) {
 		t.Helper()
 		if status, answer := ask(t, http.MethodPost, r.url+"/locks", body); status/100 != 2 {
@@ -198,7 +198,7 @@ func TestCLIList(t *testing.T) {
 
 func TestCLIWatch(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	plain := cliStart(t, cliServer(r.url), "watch", "w", "--every=200ms")
 	lines := cliStart(t, cliServer(r.url), "watch", "w", "--every=200ms", "--json")
 	plain.stdout.await(t, `Z free, 0 waiting\n`)

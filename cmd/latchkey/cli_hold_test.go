@@ -85,7 +85,7 @@ func (h *cliHeld) wroteNoMore(since time.Time) {
 // TestCLIRunStopped: latchkey run is stopped by SIGSTOP for longer than the TTL, and its command runs on.
 func TestCLIRunStopped(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	h := cliHold(t, "stopped", []string{r.url}, r.url)
 	h.signal(syscall.SIGSTOP)
 	next := h.granted()
@@ -100,7 +100,7 @@ func TestCLIRunStopped(t *testing.T) {
 // TestCLIRunStoppedForAWhile: a stop that is shorter than the TTL costs nothing.
 func TestCLIRunStoppedForAWhile(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	p := cliStart(t, cliServer(r.url), cliRun("for a while", []string{"--ttl=30s"}, "bash", "-c", `trap "exit 4" USR1; `+cliBegun+"while :; do sleep 0.1; done")...)
 	p.group()
 	p.signal(syscall.SIGSTOP)
@@ -116,7 +116,7 @@ func TestCLIRunStoppedForAWhile(t *testing.T) {
 // been granted the lock.
 func TestCLIRunAllStopped(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	h := cliHold(t, "all stopped", []string{r.url}, r.url)
 	guard := h.guard()
 	all := []int{h.cmd.Process.Pid, guard, -h.job}
@@ -150,7 +150,7 @@ func TestCLIRunAllStopped(t *testing.T) {
 // TestCLIRunLost: somebody else releases the lock.
 func TestCLIRunLost(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	t.Run("and the command is told before it is stopped", func(t *testing.T) {
 		p := cliStart(t, cliServer(r.url), cliRun("lost", []string{"--ttl=3s", "--grace=1s"}, "bash", "-c", `trap "echo told; exit 0" TERM; `+cliBegun+"while :; do sleep 0.1; done")...)
 		p.group()
@@ -187,7 +187,7 @@ func TestCLIRunLostByWhatLeavesTheGroup(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells a process of its orphans")
 	}
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	for name, wrap := range map[string]string{
 		"a job of a shell":     `set -m; "$@" & wait`,
 		"another latchkey run": `"$0" run inner --ttl=1h -- "$@"`,
@@ -216,7 +216,7 @@ func TestCLIRunLostByWhatLeavesTheGroup(t *testing.T) {
 // TestCLIRunKilled: what is left when one of the processes is killed.
 func TestCLIRunKilled(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	t.Run("latchkey run", func(t *testing.T) {
 		h := cliHold(t, "run killed", []string{r.url}, r.url)
 		h.signal(syscall.SIGKILL)
@@ -263,11 +263,11 @@ func TestCLIRunKilled(t *testing.T) {
 // TestCLIRunCutOff: the service cannot be reached any more, or does not answer, while another replica lets others wait.
 func TestCLIRunCutOff(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.New(t)
+	etcd := etcdtest.NewCluster(t, 1)
 	for name, fault := range map[string]func(*replica){"dead": (*replica).kill, "silent": (*replica).pause} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			flags := []string{"--etcd-endpoints=" + etcd.Endpoint(), "--waiting-ttl=5s", "--etcd-prefix=/" + name + "/"}
+			flags := []string{"--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--waiting-ttl=5s", "--etcd-prefix=/" + name + "/"}
 			ours, others := startReplica(t, flags...), startReplica(t, flags...)
 			h := cliHold(t, "cut off", []string{ours.url()}, others.url())
 			fault(ours)
@@ -281,8 +281,8 @@ func TestCLIRunCutOff(t *testing.T) {
 // TestCLIRunOutlivesAReplica: the replica that serves one who holds and one who waits is killed, and another goes on.
 func TestCLIRunOutlivesAReplica(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.New(t)
-	flags := []string{"--etcd-endpoints=" + etcd.Endpoint(), "--waiting-ttl=5s"}
+	etcd := etcdtest.NewCluster(t, 1)
+	flags := []string{"--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--waiting-ttl=5s"}
 	first, second := startReplica(t, flags...), startReplica(t, flags...)
 	servers := cliServer(first.url(), second.url())
 	c := newClient(t)
@@ -335,7 +335,7 @@ func TestCLIRunOutlivesAReplica(t *testing.T) {
 // TestCLIRunFromTwoCrontabs: two machines start the same job at the same moment.
 func TestCLIRunFromTwoCrontabs(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	dir := t.TempDir()
 	// the job fails if it meets itself
 	const job = `mkdir "$0/busy" || exit 1; sleep 1; echo "$LATCHKEY_FENCING_TOKEN" >>"$0/ran"; rmdir "$0/busy"`

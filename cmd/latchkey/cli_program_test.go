@@ -215,3 +215,10 @@ func cliOther(t *testing.T, status int) string {
 	t.Cleanup(other.Close)
 	return other.URL
 }
+
+// cliService is latchkey on an etcd of its own, a process: etcd cannot be started more than once at a time in one.
+func cliService(t *testing.T) *running {
+	t.Helper()
+	served := startReplica(t, "--data-dir="+t.TempDir()+"/data")
+	return &running{t: t, url: served.url(), log: served.life.Load().log}
+}

@@ -14,7 +14,7 @@ import (
 
 func TestCLIRunPassesOn(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	server := cliServer(r.url)
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
@@ -74,7 +74,7 @@ func TestCLIRunPassesOn(t *testing.T) {
 
 func TestCLIRunPassesSignalsOn(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	for sig, whole := range map[syscall.Signal]bool{
 		syscall.SIGINT: true, syscall.SIGTERM: true, syscall.SIGHUP: true, syscall.SIGQUIT: true, syscall.SIGUSR1: false, syscall.SIGUSR2: false,
 	} {
@@ -114,7 +114,7 @@ func TestCLIRunPassesSignalsOn(t *testing.T) {
 
 func TestCLIRunEndsWhatTheCommandLeavesBehind(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	resource := newCLIResource(t)
 	left := resource.job()[2]
 	p := cliStart(t, cliServer(r.url), cliRun("left", []string{"--ttl=3s"}, "bash", "-c", `echo begun $$; (`+left+`) & sleep 0.3; exit 5`)...)
@@ -135,7 +135,7 @@ func TestCLIRunEndsWhatTheCommandLeavesBehind(t *testing.T) {
 
 func TestCLIRunWaitsInLine(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	server := cliServer(r.url)
 	acquire(t, r, "job")
 
@@ -230,7 +230,7 @@ func TestCLIRunLeavesDaemonsAlone(t *testing.T) {
 		t.Skip("there is no setsid here")
 	}
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	p := cliStart(t, cliServer(r.url), cliRun("daemon", nil, "sh", "-c", `setsid sleep 60 >/dev/null 2>&1 & echo begun $!`)...)
 	daemon := p.group()
 	p.want(0)

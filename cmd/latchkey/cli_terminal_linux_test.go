@@ -82,7 +82,7 @@ const (
 
 func TestCLIRunAtATerminal(t *testing.T) {
 	t.Parallel()
-	r := serve(t, "--data-dir="+t.TempDir()+"/data")
+	r := cliService(t)
 	t.Run("reads from it", func(t *testing.T) {
 		c := newCLITerminal(t, r)
 		c.latchkey(`run reads -- bash -c 'echo ask""ing; read answer; echo "got <$answer>"'`)
