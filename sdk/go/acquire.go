@@ -75,7 +75,7 @@ func (c *Client) acquire(ctx context.Context, name string, opts LockOptions, lea
 		defer cancel()
 	} else {
 		var err error
-		if _, a.asked.TTLSeconds, err = checkTTL(opts.TTL, opts.Margin); err != nil {
+		if a.asked.TTLSeconds, err = checkTTL(opts.TTL, opts.Margin); err != nil {
 			return nil, err
 		}
 	}

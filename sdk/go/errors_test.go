@@ -1,17 +1,11 @@
 package latchkey_test
 
 import (
-	"context"
-	"errors"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
-	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
 func TestRefusalsOfTheServiceAreTyped(t *testing.T) {
@@ -102,119 +96,6 @@ func TestErrorsNameNoID(t *testing.T) {
 	_, err = c.Renew(within(t), id+"/../x")
 	if err == nil || strings.Contains(err.Error(), id) {
 		t.Errorf("the error is %q, want one without the id", err)
-	}
-}
-
-func TestLostAnswersMakeOneClaim(t *testing.T) {
-	t.Parallel()
-	line := etcdtest.NewProxy(t, address(shared))
-	c := newClient(t, latchkey.Config{Servers: []string{"http://" + line.Addr()}})
-	line.Swallow(2)
-	lock := mustLock(t, c, "answers", latchkey.LockOptions{})
-	if all := claims(t, c, "answers"); len(all) != 1 || all[0].ID != lock.ID() {
-		t.Errorf("the claims are %+v, want the lock's", all)
-	}
-	line.Swallow(1)
-	if released, err := lock.Release(); !released || err != nil {
-		t.Errorf("a release whose answer was lost: %v, %v, want true", released, err)
-	}
-}
-
-func TestClaimWithoutAKeyIsNotRepeatedInDoubt(t *testing.T) {
-	t.Parallel()
-	line := etcdtest.NewProxy(t, address(shared))
-	sent := newLines(t)
-	c := newClient(t, latchkey.Config{Servers: []string{"http://" + line.Addr(), shared}, Transport: sent})
-	line.Swallow(1)
-	_, err := c.Claim(within(t), latchkey.ClaimRequest{Name: "doubt"})
-	as[*latchkey.UnreachableError](t, err)
-	if posts := sent.all(http.MethodPost); len(posts) != 1 {
-		t.Errorf("it was sent %d times, want once", len(posts))
-	}
-}
-
-func TestCancelledClaimWhoseAnswerWasLostIsGivenBack(t *testing.T) {
-	t.Parallel()
-	line := etcdtest.NewProxy(t, address(shared))
-	line.Blackhole(etcdtest.ToClient)
-	direct := newClient(t, latchkey.Config{})
-	c := newClient(t, latchkey.Config{Servers: []string{"http://" + line.Addr(), shared}})
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error, 1)
-	go func() {
-		_, err := c.Lock(ctx, "answer", latchkey.LockOptions{TTL: time.Hour})
-		failed <- err
-	}()
-	awaitClaims(t, direct, "answer", number(1))
-	cancel()
-	wantIs(t, <-failed, context.Canceled)
-	if all := claims(t, direct, "answer"); len(all) != 0 {
-		t.Errorf("the claims are %+v, want none", all)
-	}
-}
-
-// The service is played by a server of the test's own where only what the client does with an answer matters.
-
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	var followed atomic.Bool
-	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Store(true) }))
-	defer target.Close()
-	server := httptest.NewServer(http.RedirectHandler(target.URL, http.StatusTemporaryRedirect))
-	defer server.Close()
-	c := newClient(t, latchkey.Config{Servers: []string{server.URL}, Header: http.Header{"Authorization": {"secret"}}})
-	_, err := c.Claim(within(t), latchkey.ClaimRequest{Name: "a"})
-	if told := as[*latchkey.Error](t, err); told.Status != http.StatusTemporaryRedirect || followed.Load() {
-		t.Errorf("told %v, followed: %v", told, followed.Load())
-	}
-}
-
-func TestServerThatAsksForAPauseGetsIt(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
-		w.Header().Set("Retry-After", "2")
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		w.Write([]byte(`{"type":"","title":"","status":503,"detail":"","code":"overloaded"}`))
-	}))
-	defer server.Close()
-	c := newClient(t, latchkey.Config{Servers: []string{server.URL}, Timeout: time.Second})
-	_, err := c.Get(within(t), "a")
-	as[*latchkey.UnreachableError](t, err)
-	wantIs(t, err, latchkey.ErrOverloaded)
-	if n := asked.Load(); n != 1 {
-		t.Errorf("it was asked %d times within the second of 2 that it asked to be left alone for", n)
-	}
-	both := newClient(t, latchkey.Config{Servers: []string{server.URL, shared}})
-	mustLock(t, both, "pause", latchkey.LockOptions{}) // by the other
-}
-
-func TestAnswersOfSomethingElseAreNoAnswers(t *testing.T) {
-	t.Parallel()
-	for name, status := range map[string]int{"a portal": http.StatusOK, "a default page": http.StatusNotFound} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			portal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(status)
-				w.Write([]byte("<html>"))
-			}))
-			defer portal.Close()
-			elsewhere := newClient(t, latchkey.Config{Servers: []string{portal.URL}, Timeout: 200 * time.Millisecond})
-			if err := elsewhere.Release(within(t), "a"); err == nil || errors.Is(err, latchkey.ErrLockNotFound) {
-				t.Errorf("a release is answered by something else, and told as %v", err)
-			}
-			sent := newLines(t)
-			sent.before = func(req *http.Request) {
-				if req.Method == http.MethodPut {
-					req.URL.Host = address(portal.URL)
-				}
-			}
-			c := newClient(t, latchkey.Config{Transport: sent})
-			lock := mustLock(t, c, "portal/"+name, latchkey.LockOptions{TTL: 3 * time.Second})
-			as[*latchkey.UncertainError](t, await(t, lock.Context(t.Context())))
-		})
 	}
 }
 

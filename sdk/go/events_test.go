@@ -1,6 +1,8 @@
 package latchkey_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -89,4 +91,25 @@ func TestStreamThatBreaksIsToldAsAnError(t *testing.T) {
 		broke = err
 	}
 	as[*latchkey.UnreachableError](t, broke)
+}
+
+func TestStreamThatEndsWithoutAWordIsToldAsAnError(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Write([]byte(": still here\n\nevent: queued\ndata: {\"state\":\"queued\",\"position\":3}\n\nevent: held\n"))
+	}))
+	defer server.Close()
+	c := newClient(t, latchkey.Config{Servers: []string{server.URL}})
+	var told []int
+	var broke error
+	for event, err := range c.LockEvents(within(t), "a") {
+		if broke = err; event.Claim != nil {
+			told = append(told, event.Claim.Position)
+		}
+	}
+	as[*latchkey.UnreachableError](t, broke)
+	if len(told) != 1 || told[0] != 3 {
+		t.Errorf("told the positions %d, want 3", told)
+	}
 }

@@ -27,7 +27,7 @@ type Lease struct {
 
 // Lease makes a lease and keeps it by a heartbeat until its Release. When ctx ends later that changes nothing.
 func (c *Client) Lease(ctx context.Context, opts LeaseOptions) (*Lease, error) {
-	ttl, seconds, err := checkTTL(opts.TTL, opts.Margin)
+	seconds, err := checkTTL(opts.TTL, opts.Margin)
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +35,17 @@ func (c *Client) Lease(ctx context.Context, opts LeaseOptions) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	ttl = time.Duration(info.TTLSeconds) * time.Second
-	return &Lease{c: c, heart: newHeart(ctx, c, "", info.ID, ttl, marginOf(opts.Margin, ttl), a.sent)}, nil
+	ttl := time.Duration(info.TTLSeconds) * time.Second
+	lease := &Lease{c: c, heart: newHeart(ctx, c, "", info.ID, ttl, marginOf(opts.Margin, ttl), a.sent)}
+	if err := lease.Check(); err != nil { // the answer took too long
+		lease.Release()
+		return nil, err
+	}
+	return lease, nil
 }
 
-func checkTTL(ttl, margin time.Duration) (time.Duration, int64, error) {
+// checkTTL returns the TTL as the service wants it.
+func checkTTL(ttl, margin time.Duration) (int64, error) {
 	if ttl == 0 {
 		ttl = defaultTTL
 	}
@@ -47,7 +53,7 @@ func checkTTL(ttl, margin time.Duration) (time.Duration, int64, error) {
 	if margin < 0 || margin > ttl/2 {
 		err = errors.Join(err, errMargin)
 	}
-	return ttl, seconds, err
+	return seconds, err
 }
 
 var errMargin = errors.New("latchkey: Margin must be from 0 to half of the TTL")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,6 +62,65 @@ func TestContextOfALockEndsWithItsParent(t *testing.T) {
 	wantIs(t, await(t, child), context.Canceled)
 	if !lock.Held() {
 		t.Error("the end of the parent ended the lock")
+	}
+}
+
+func TestLockOutlivesTheContextOfItsAcquisition(t *testing.T) {
+	t.Parallel()
+	sent := newLines(t)
+	c := newClient(t, latchkey.Config{Transport: sent})
+	ctx, cancel := context.WithCancel(t.Context())
+	lock, err := c.Lock(ctx, "outlives", latchkey.LockOptions{TTL: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	eventually(t, "renewed", func() bool {
+		all := sent.all(http.MethodPut)
+		return len(all) >= 2 && all[1].status == http.StatusOK
+	})
+	if released, err := lock.Release(); !released || err != nil {
+		t.Errorf("release: %v, %v", released, err)
+	}
+}
+
+func TestTTLIsCountedFromWhenTheRequestWasSent(t *testing.T) {
+	t.Parallel()
+	const ttl, late = 20 * time.Second, time.Second
+	sent := newLines(t)
+	sent.after = func(*http.Request) { time.Sleep(late) }
+	c := newClient(t, latchkey.Config{Transport: sent})
+	counts := func(l *latchkey.Lock) {
+		t.Helper()
+		if left := l.Remaining(); left <= 0 || left > ttl-late {
+			t.Errorf("%v remain of a TTL of %v, whose answer came %v late", left, ttl, late)
+		}
+	}
+	first := mustLock(t, c, "counted", latchkey.LockOptions{TTL: ttl})
+	counts(first)
+	waiter := lockBeside(t.Context(), t, c, "counted", latchkey.LockOptions{TTL: ttl, Wait: time.Minute})
+	first.Release()
+	lock := waiter.mustEnd()
+	counts(lock)
+	before := lock.Remaining()
+	eventually(t, "renewed by the heartbeat", func() bool {
+		left := lock.Remaining()
+		renewed := left > before
+		before = left
+		return renewed
+	})
+	counts(lock)
+}
+
+func TestAnswerThatComesAfterTheTTLIsNotCountedFrom(t *testing.T) {
+	t.Parallel()
+	sent := newLines(t)
+	var once sync.Once
+	sent.after = func(req *http.Request) { once.Do(func() { time.Sleep(3700 * time.Millisecond) }) }
+	c := newClient(t, latchkey.Config{Transport: sent})
+	lock := mustLock(t, c, "too late", latchkey.LockOptions{TTL: 4 * time.Second, Wait: time.Minute})
+	if err := lock.Check(); err != nil {
+		t.Errorf("it was handed over and is not held: %v", err)
 	}
 }
 

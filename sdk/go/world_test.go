@@ -15,7 +15,7 @@ import (
 // lines is a transport that remembers what was sent, and when.
 type lines struct {
 	http.Transport
-	before func(*http.Request) // called before each request, if it is there
+	before, after func(*http.Request) // called before each request, and before its answer is handed over, if they are there
 
 	mu   sync.Mutex
 	sent []sentRequest
@@ -47,6 +47,9 @@ func (l *lines) RoundTrip(req *http.Request) (*http.Response, error) {
 		l.mu.Lock()
 		l.sent[at].status = resp.StatusCode
 		l.mu.Unlock()
+	}
+	if l.after != nil {
+		l.after(req)
 	}
 	return resp, err
 }
