@@ -53,7 +53,7 @@ func (h *cliHeld) granted() answer {
 	h.t.Helper()
 	select {
 	case a := <-h.next:
-		if cliAlive(h.t, h.job) {
+		if cliAlive(h.job) {
 			h.t.Error("the command is dead before anybody else can be granted the lock, but somebody is and it lives")
 		}
 		if !a.held() || a.lock.FencingToken <= h.token {
@@ -134,7 +134,7 @@ func TestCLIRunAllStopped(t *testing.T) {
 	for i := range all { // the command first, which is the worst
 		syscall.Kill(all[len(all)-1-i], syscall.SIGCONT)
 	}
-	took := eventually(t, bound, "the command is ended when all go on", func() bool { return !cliAlive(t, h.job) })
+	took := eventually(t, bound, "the command is ended when all go on", func() bool { return !cliAlive(h.job) })
 	t.Logf("the command is dead %v after the wake", took.Round(time.Millisecond))
 	h.want(exitLost)
 	h.wroteNoMore(next.got)
@@ -165,7 +165,7 @@ func TestCLIRunLost(t *testing.T) {
 		group := p.group()
 		releaseAll(t, r, "held")
 		p.want(exitLost)
-		if cliAlive(t, group) {
+		if cliAlive(group) {
 			t.Error("the command lives on")
 		}
 	})
@@ -205,7 +205,7 @@ func TestCLIRunLostByWhatLeavesTheGroup(t *testing.T) {
 				}
 			}
 			p.want(exitLost)
-			if cliAlive(t, inner) {
+			if cliAlive(inner) {
 				t.Error("a process of the command's lives on when the lock is lost")
 			}
 			releaseAll(t, r, "held")
@@ -235,7 +235,7 @@ func TestCLIRunKilled(t *testing.T) {
 		h := cliHold(t, "both gone", []string{r.url}, r.url)
 		h.signal(syscall.SIGSTOP)
 		syscall.Kill(h.guard(), syscall.SIGKILL)
-		eventually(t, bound, "the command dies with its guard", func() bool { return !cliAlive(t, h.job) })
+		eventually(t, bound, "the command dies with its guard", func() bool { return !cliAlive(h.job) })
 	})
 	t.Run("not at all, but the guard is stopped", func(t *testing.T) {
 		p := cliStart(t, cliServer(r.url), cliRun("guard stopped", []string{"--ttl=3s"}, newCLIResource(t).job()...)...)
@@ -244,7 +244,7 @@ func TestCLIRunKilled(t *testing.T) {
 		syscall.Kill(guard, syscall.SIGSTOP)
 		releaseAll(t, r, "held")
 		p.want(exitLost)
-		eventually(t, slack, "the command is ended without its guard", func() bool { return !cliAlive(t, job) })
+		eventually(t, slack, "the command is ended without its guard", func() bool { return !cliAlive(job) })
 	})
 	t.Run("latchkey run, before the command has begun", func(t *testing.T) {
 		acquire(t, r, "never")
@@ -316,7 +316,7 @@ func TestCLIRunOutlivesAReplica(t *testing.T) {
 			t.Errorf("at place %d stands another claim than before the death of a replica", i)
 		}
 	}
-	if !cliAlive(t, group) {
+	if !cliAlive(group) {
 		t.Fatalf("the command was ended: %s", holder.stderr)
 	}
 	holder.signal(syscall.SIGUSR1)

@@ -2,14 +2,12 @@ package main
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,13 +108,9 @@ func (p *cliProgram) guard() int {
 const cliBegun = `echo guarded by $PPID; echo begun $$; `
 
 // cliAlive says whether a process of the group can still do anything.
-func cliAlive(t *testing.T, group int) bool {
-	t.Helper()
-	said, err := exec.Command("ps", "-eo", "pgid=,stat=").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return regexp.MustCompile(fmt.Sprintf(`(?m)^\s*%d [^Z]`, group)).Match(said)
+func cliAlive(group int) bool {
+	alive, _ := survivors(group)
+	return alive
 }
 
 // cliResource is what a lock protects, on a line: each token that is written there is a write. It follows the fencing rule,

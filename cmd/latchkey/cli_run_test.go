@@ -97,9 +97,9 @@ func TestCLIRunPassesSignalsOn(t *testing.T) {
 	}
 	t.Run("of which it was started to ignore some", func(t *testing.T) {
 		p := cliStart(t, append(cliServer(r.url), asProgram+"=1"), "run", "nohup", "--", "bash", "-c",
-			`trap "" HUP INT; exec "$0" run ignoring -- bash -c 'echo runner $(ps -o ppid= -p $PPID); echo begun $$; read -t 60 < <(sleep 60); exit 3'`, os.Args[0])
+			`trap "" HUP INT; echo runner $$; exec "$0" run ignoring -- bash -c 'echo begun $$; read -t 60 < <(sleep 60); exit 3'`, os.Args[0])
 		group := p.group()
-		runner, err := strconv.Atoi(strings.TrimSpace(p.stdout.await(t, `runner +(\d+)`)))
+		runner, err := strconv.Atoi(p.stdout.await(t, `runner (\d+)\n`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestCLIRunEndsWhatTheCommandLeavesBehind(t *testing.T) {
 	group := p.group()
 	token := resource.awaitWrites(t)
 	p.want(5)
-	if cliAlive(t, group) {
+	if cliAlive(group) {
 		t.Error("what the command left in its group lives on after the release")
 	}
 	before := len(resource.of(token))
@@ -202,7 +202,7 @@ func TestCLIRunWaitsInLine(t *testing.T) {
 		if after := listed(t, r, "held"); len(before) != 1 || len(after) != 1 || before[0]["id"] != after[0]["id"] {
 			t.Errorf("held is %v, then %v", before, after)
 		}
-		if !cliAlive(t, group) {
+		if !cliAlive(group) {
 			t.Errorf("the command was ended: %s", p.stderr)
 		}
 	})
@@ -235,7 +235,31 @@ func TestCLIRunLeavesDaemonsAlone(t *testing.T) {
 	daemon := p.group()
 	p.want(0)
 	wantFree(t, r)
-	if !cliAlive(t, daemon) {
+	if !cliAlive(daemon) {
 		t.Error("a daemon that the command has started is ended with it")
+	}
+}
+
+func TestCLISurvivors(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := cmd.Process.Pid
+	if !cliAlive(group) {
+		t.Error("a process that sleeps is not found")
+	}
+	cmd.Process.Signal(syscall.SIGSTOP)
+	if !cliAlive(group) {
+		t.Error("a process that is stopped is not found")
+	}
+	cmd.Process.Kill()
+	if runtime.GOOS == "linux" {
+		eventually(t, bound, "what is killed counts as dead before anybody has waited for it", func() bool { return !cliAlive(group) })
+	}
+	cmd.Wait()
+	if cliAlive(group) {
+		t.Error("a process that has ended is found")
 	}
 }

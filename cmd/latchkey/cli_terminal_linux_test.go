@@ -133,7 +133,7 @@ func TestCLIRunAtATerminal(t *testing.T) {
 		fmt.Sscan(c.said.await(t, `begun (\d+)`), &group)
 		c.press(ctrlZ)
 		c.said.await(t, `Stopped`)
-		eventually(t, bound, "the command is ended in time", func() bool { return !cliAlive(t, group) })
+		eventually(t, bound, "the command is ended in time", func() bool { return !cliAlive(group) })
 		eventually(t, bound, "the lock runs out", func() bool { return len(listed(t, r, "held")) == 0 })
 		c.press("fg; echo fore=$?\n")
 		c.said.await(t, `was lost[\s\S]*fore=76`)
