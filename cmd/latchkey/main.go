@@ -1,16 +1,15 @@
-// Command latchkey serves distributed locks over HTTP. See README.md, and latchkey --help.
+// Command latchkey serves distributed locks over HTTP, and takes them. See README.md, and latchkey --help.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
-// Exit codes.
+// Exit codes of the server's commands.
 const (
 	exitBadEnd   = 1
 	exitBadStart = 2
@@ -19,26 +18,24 @@ const (
 func main() {
 	stop, cut := signals()
 	if err := run(stop, cut, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "latchkey:", err)
-		if start := (*startError)(nil); errors.As(err, &start) {
-			os.Exit(exitBadStart)
+		if err.Error() != "" {
+			fmt.Fprintln(os.Stderr, "latchkey:", err)
 		}
-		os.Exit(exitBadEnd)
+		os.Exit(exitCode(err))
 	}
 }
 
 // signals returns a context that the first signal to stop ends, and one that the second ends.
 func signals() (stop, cut context.Context) {
-	stop, stopNow := context.WithCancel(context.Background())
+	stop, stopNow := context.WithCancelCause(context.Background())
 	cut, cutNow := context.WithCancel(context.Background())
 	told := make(chan os.Signal, 2)
 	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-told
-		stopNow()
+		stopNow(signalled{<-told})
 		<-told
 		cutNow()
-		signal.Reset(os.Interrupt, syscall.SIGTERM) // a third is the system's affair
+		signal.Stop(told) // a third is the system's affair
 	}()
 	return stop, cut
 }

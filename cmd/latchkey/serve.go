@@ -38,6 +38,11 @@ func bounds() kong.Vars {
 		"waiting_ttl": span(leastWaitingTTL, mostWaitingTTL),
 		"request":     span(leastRequest, mostRequest),
 		"waiters":     fmt.Sprintf("1 to %d", mostWaiters),
+		"timeout":     span(leastTimeout, mostTimeout),
+		"ttl":         span(leastTTL, mostTTL),
+		"wait":        span(0, mostWait),
+		"grace":       span(leastGrace, mostGrace),
+		"every":       span(leastEvery, mostEvery),
 	}
 }
 

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	latchkey "github.com/latchkey/latchkey/sdk/go"
+)
+
+// acquireCommand takes a lock and ends: what renews it is somebody else's affair.
+type acquireCommand struct {
+	Key  string `placeholder:"TEXT" group:"claim" help:"Idempotency key, 16 to 128 printable ASCII characters: while the claim stands, the same key for the same name finds it again (default: a random one)."`
+	JSON bool   `name:"json" help:"Print the lock as JSON: name, id, fencing_token, ttl_seconds."`
+
+	claimFlags   `embed:""`
+	serviceFlags `embed:""`
+}
+
+func (*acquireCommand) Help() string {
+	return "Prints the lock's id and its fencing token, with a space between. Nobody renews it but you. The TTL counts from before this was called, or, " +
+		"after a wait, from just before it returns. Whoever knows the id can renew the lock and release it.\n\n" +
+		"  lock=$(latchkey acquire nightly --ttl 5m --no-wait) || exit\n" +
+		"  id=${lock% *} token=${lock#* }\n\n" + clientExitHelp
+}
+
+func (c *acquireCommand) check(bad *faults) {
+	c.claimFlags.check(bad)
+	if c.Key != "" && !soundKey(c.Key) {
+		bad.add("key", "must have 16 to 128 printable ASCII characters")
+	}
+	c.serviceFlags.check(bad)
+}
+
+const leastKey, mostKey = 16, 128
+
+func soundKey(key string) bool {
+	for _, b := range []byte(key) {
+		if b < ' ' || b > '~' {
+			return false
+		}
+	}
+	return len(key) >= leastKey && len(key) <= mostKey
+}
+
+func (c *acquireCommand) run(s surroundings) error {
+	client, err := c.client(c.logger(s.stderr))
+	if err != nil {
+		return err
+	}
+	options := c.options()
+	options.Key = c.Key
+	lock, err := c.take(s.stop, client, options, s.stderr)
+	if err != nil {
+		return clientEnd(s.stop, err)
+	}
+	// its heartbeat ends with the process
+	if c.JSON {
+		return printJSON(s.stdout, struct {
+			Name  string `json:"name"`
+			ID    string `json:"id"`
+			Token int64  `json:"fencing_token"`
+			TTL   int64  `json:"ttl_seconds"`
+		}{lock.Name(), lock.ID(), lock.Token(), int64(lock.TTL() / time.Second)})
+	}
+	_, err = fmt.Fprintln(s.stdout, lock.ID(), lock.Token())
+	return err
+}
+
+// take takes the lock. A service that answers nothing at first is told soon; one that goes away later is waited for as long
+// as the lock is.
+func (f *claimFlags) take(ctx context.Context, client *latchkey.Client, options latchkey.LockOptions, stderr io.Writer) (*latchkey.Lock, error) {
+	if options.Wait > 0 {
+		if _, err := client.List(ctx, latchkey.Filter{Name: f.Name, Limit: 1}); err != nil && !isRefusal(err) {
+			return nil, err
+		}
+	}
+	if f.Verbose {
+		options.OnWait = func(p latchkey.Progress) { go f.tellWait(ctx, client, p, stderr) }
+	}
+	lock, err := client.Lock(ctx, f.Name, options)
+	if err == nil && f.Verbose {
+		fmt.Fprintf(stderr, "latchkey: %s: held, with token %d\n", shown(f.Name), lock.Token())
+	}
+	return lock, err
+}
+
+// isRefusal says whether the service answered: what it refuses here it refuses to the claim too, in words about the claim.
+func isRefusal(err error) bool {
+	unreachable := (*latchkey.UnreachableError)(nil)
+	return !errors.As(err, &unreachable) && errors.As(err, new(*latchkey.Error))
+}
+
+// tellWait says who holds the lock and how many are ahead.
+func (f *claimFlags) tellWait(ctx context.Context, client *latchkey.Client, p latchkey.Progress, to io.Writer) {
+	if p.PlaceLost {
+		fmt.Fprintf(to, "latchkey: %s: the place in line was lost, back to its end\n", shown(f.Name))
+		return
+	}
+	holder := ""
+	page, err := client.List(ctx, latchkey.Filter{Name: f.Name, State: latchkey.Held, Limit: 1})
+	if err == nil && len(page.Locks) > 0 {
+		holder = fmt.Sprintf(", held by %s with token %d", shown(page.Locks[0].Holder), page.Locks[0].FencingToken)
+	}
+	fmt.Fprintf(to, "latchkey: %s: waiting, %d ahead%s\n", shown(f.Name), p.Position, holder)
+}

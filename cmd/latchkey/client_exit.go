@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+
+	latchkey "github.com/latchkey/latchkey/sdk/go"
+)
+
+// Exit codes of the commands of a client: those of sysexits.h where it has one.
+const (
+	exitUsage       = 64 // EX_USAGE
+	exitUnreachable = 69 // EX_UNAVAILABLE
+	exitNotAcquired = 75 // EX_TEMPFAIL
+	exitLost        = 76
+
+	exitCannotRun = 126 // as shells do
+	exitNoCommand = 127
+	exitSignal    = 128 // and the signal's number
+)
+
+// clientExitHelp is told by every command of a client.
+const clientExitHelp = "Exit codes: 0 done; 64 bad usage; 69 no server could be reached or gave a definite answer in time; " +
+	"75 not acquired: another holds the lock, or it is still queued; 76 no such lock stands: it was released, lost, or never was; " +
+	"128 and the number of the signal by which it was stopped."
+
+// exitError ends the program with a code of its own.
+type exitError struct {
+	code  int
+	cause error // nil: there is nothing to say
+}
+
+func (e *exitError) Error() string {
+	if e.cause == nil {
+		return ""
+	}
+	return e.cause.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.cause }
+
+// exitCode is what the program ends with after run has returned err.
+func exitCode(err error) int {
+	if own := (*exitError)(nil); errors.As(err, &own) {
+		return own.code
+	}
+	if start := (*startError)(nil); errors.As(err, &start) {
+		return exitBadStart
+	}
+	return exitBadEnd
+}
+
+// clientCommand is a command whose exit codes are those of a client.
+type clientCommand interface {
+	command
+	ofClient()
+}
+
+// badStart is why the command chosen cannot begin. It is nil if none was chosen.
+func badStart(chosen command, cause error) error {
+	if _, is := chosen.(clientCommand); is {
+		return &exitError{exitUsage, cause}
+	}
+	return &startError{cause}
+}
+
+// signalled is a signal as the cause of an end.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return "stopped by the signal " + s.String() }
+
+// code is what a shell tells of a process that the signal ended.
+func (s signalled) code() int {
+	if number, ok := s.Signal.(syscall.Signal); ok {
+		return exitSignal + int(number)
+	}
+	return exitBadEnd
+}
+
+// clientEnd is what a command of a client ends with when the service, or a signal, gave it err.
+func clientEnd(stop context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if told := (signalled{}); stop.Err() != nil && errors.As(context.Cause(stop), &told) {
+		return &exitError{told.code(), nil}
+	}
+	return &exitError{failureCode(err), plain{err}}
+}
+
+// failureCode is the exit code for a failure that the service told, or for its silence.
+func failureCode(err error) int {
+	if of := func(target error) bool { return errors.Is(err, target) }; of(latchkey.ErrLockHeld) || of(latchkey.ErrLockQueued) ||
+		of(latchkey.ErrTooManyWaiters) || errors.As(err, new(*latchkey.NotAcquiredError)) {
+		return exitNotAcquired
+	} else if of(latchkey.ErrNotHeld) || of(latchkey.ErrLockNotFound) || of(latchkey.ErrLeaseNotFound) || of(latchkey.ErrLockBroken) {
+		return exitLost
+	}
+	if told := (*latchkey.Error)(nil); errors.As(err, &told) && told.Status/100 == 4 && told.Code != "" && told.Code != latchkey.ErrRequestTimeout {
+		return exitUsage
+	}
+	return exitUnreachable
+}
+
+// plain says an error of the SDK's without the name that it puts before each.
+type plain struct{ error }
+
+func (p plain) Error() string { return strings.ReplaceAll(p.error.Error(), "latchkey: ", "") }
+func (p plain) Unwrap() error { return p.error }

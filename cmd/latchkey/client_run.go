@@ -1,0 +1,197 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	latchkey "github.com/latchkey/latchkey/sdk/go"
+)
+
+// runCommand holds a lock for as long as a command runs.
+type runCommand struct {
+	Grace grace `default:"auto" placeholder:"DURATION" group:"claim" help:"How long the command has between SIGTERM and SIGKILL when the lock is lost: ${grace}, at most a third of the TTL, or auto (default: ${default}): a tenth of the TTL, up to 5s. Also how long what it left running has, when it has ended."`
+
+	claimFlags   `embed:""`
+	serviceFlags `embed:""`
+
+	Command []string `arg:"" passthrough:"partial" help:"What to run, with its arguments."`
+}
+
+func (*runCommand) Help() string {
+	return `The command gets LATCHKEY_NAME, LATCHKEY_FENCING_TOKEN and LATCHKEY_LOCK_ID in its environment, and standard input, output and error as they are. It runs in a process group of its own. Signals are passed on to it: USR1 and USR2 to the command alone, the others to the group. When it ends, what it left running is ended too; then the lock is released.
+
+When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. Daemons, which leave the session (setsid), are not followed.
+
+` + otherSystems + `A service that answers nothing at first is given up after --timeout. An outage later, while waiting in line, is waited out for as long as the lock is.
+
+Exit codes: the command's own, or 128 and the number of the signal that ended it; 126 it could not be run, 127 not found; 64 bad usage; 69 no server could be reached; 75 not acquired; 76 the lock was lost, or not renewable in time; 128 and the number of the signal by which the wait was stopped.
+
+  latchkey run nightly --wait 5m -- ./job.sh`
+}
+
+func (c *runCommand) commandLine() *[]string { return &c.Command }
+
+func (c *runCommand) check(bad *faults) {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		bad.arg("COMMAND", "must name what to run")
+	}
+	c.claimFlags.check(bad)
+	c.Grace.check(bad, c.TTL.Duration)
+	c.serviceFlags.check(bad)
+}
+
+func (c *runCommand) run(s surroundings) error {
+	path, err := exec.LookPath(c.Command[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) { // a PATH with . in it is its owner's affair
+		return cannotRun(err)
+	}
+	client, err := c.client(c.logger(s.stderr))
+	if err != nil {
+		return err
+	}
+	signals := catchSignals()
+	defer signals.stop()
+
+	lock, err := c.lock(client, signals, s)
+	if err != nil {
+		return err
+	}
+	w, err := startWard(wardSpec{
+		path: path, args: c.Command, env: environment(lock),
+		grace: c.Grace.of(lock.TTL()), spare: spareOf(lock.TTL()), remaining: lock.Remaining,
+	})
+	if err != nil {
+		lock.Release()
+		return cannotRun(err)
+	}
+	end := attend(w, lock, signals)
+	w.close()
+	return c.leave(lock, end, s)
+}
+
+// lock takes the lock, until a signal stops that.
+func (c *runCommand) lock(client *latchkey.Client, signals *caught, s surroundings) (*latchkey.Lock, error) {
+	waiting, giveUp := context.WithCancelCause(context.Background())
+	defer giveUp(nil)
+	taken := make(chan struct{})
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		select {
+		case sig := <-signals.told:
+			giveUp(signalled{sig})
+		case <-taken:
+		}
+	})
+	options := c.options()
+	options.Margin = c.Grace.of(options.TTL) + spareOf(options.TTL)
+	lock, err := c.take(waiting, client, options, s.stderr)
+	close(taken)
+	listening.Wait()
+	if err == nil && waiting.Err() != nil { // the grant and the signal met
+		lock.Release()
+		err = waiting.Err()
+	}
+	return lock, clientEnd(waiting, err)
+}
+
+func environment(lock *latchkey.Lock) []string {
+	return append(os.Environ(), "LATCHKEY_NAME="+lock.Name(), "LATCHKEY_LOCK_ID="+lock.ID(),
+		"LATCHKEY_FENCING_TOKEN="+strconv.FormatInt(lock.Token(), 10))
+}
+
+// wardSpec is what is run, and by what times it is ended.
+type wardSpec struct {
+	path      string
+	args, env []string
+	// grace is between SIGTERM and SIGKILL, and spare between SIGKILL and the end of the lock.
+	grace, spare time.Duration
+	// remaining is for how long the lock surely stands.
+	remaining func() time.Duration
+}
+
+// looksPerTTL is how often in a TTL the ward is told for how long the lock surely stands.
+const looksPerTTL = 20
+
+// attend sees to the command until it has ended, and says how it did.
+func attend(w *ward, lock *latchkey.Lock, signals *caught) commandEnd {
+	look := time.NewTicker(min(lock.TTL()/looksPerTTL, time.Second))
+	defer look.Stop()
+	signals.all()
+	lost := lock.Context(context.Background()).Done()
+	for {
+		select {
+		case <-look.C:
+			w.held()
+		case <-lost:
+			lost = nil
+			w.end()
+		case <-w.late:
+			end := w.forsaken()
+			end.InTime = false
+			return end
+		case sig := <-signals.told:
+			w.signal(sig)
+		case r, ok := <-w.reports:
+			if !ok {
+				return w.forsaken()
+			}
+			if r.Ended != nil {
+				return *r.Ended
+			}
+			w.heard(r)
+		}
+	}
+}
+
+// commandEnd is how a command ended.
+type commandEnd struct {
+	Code    int    // as a shell counts
+	Failure string // what was wrong with it, to be read after "the command"
+	InTime  bool   // it ended by itself, while the lock surely stood
+}
+
+// leave releases the lock and says how the program ends.
+func (c *runCommand) leave(lock *latchkey.Lock, end commandEnd, s surroundings) error {
+	name := shown(c.Name)
+	cause := lock.Check()
+	removed, err := lock.Release()
+	lost := (*latchkey.LostError)(nil)
+	switch {
+	case !end.InTime:
+		return &exitError{exitLost, fmt.Errorf("%s: the lock was lost, and the command %s: %w", name, cmp.Or(end.Failure, "was ended"), plain{cmp.Or(cause, errHeldUp)})}
+	case errors.As(cause, &lost):
+		return &exitError{exitLost, fmt.Errorf("%s: the lock was lost before the command had ended: %w", name, plain{cause})}
+	case err == nil && !removed:
+		return &exitError{exitLost, fmt.Errorf("%s: the lock was gone before it was released", name)}
+	case err != nil && cause == nil:
+		fmt.Fprintf(s.stderr, "latchkey: %s: could not be released, and runs out by itself: %v\n", name, plain{err})
+	}
+	if end.Failure != "" {
+		return &exitError{end.Code, fmt.Errorf("the command %s", end.Failure)}
+	}
+	if end.Code != 0 {
+		return &exitError{end.Code, nil}
+	}
+	return nil
+}
+
+// errHeldUp is for a lock that is held, while the guard was not told so in time.
+var errHeldUp = errors.New("latchkey itself was held up")
+
+// cannotRun is the end for a command that cannot be started.
+func cannotRun(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return &exitError{exitNoCommand, err}
+	}
+	return &exitError{exitCannotRun, err}
+}
