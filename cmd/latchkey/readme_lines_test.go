@@ -23,7 +23,7 @@ const (
 )
 
 // readmeRuns are the commands of the README's console blocks that bash runs word for word.
-var readmeRuns = regexp.MustCompile(`^(curl |[a-z]+=\$\(sed |bash (with|hold)-lock |latchkey (healthcheck|version|epoch show|epoch bump)$)`)
+var readmeRuns = regexp.MustCompile(`^(curl |[a-z]+=\$\(sed |bash (with|hold)-lock |latchkey (healthcheck|version|epoch show|epoch bump)$|latchkey (run|acquire|renew|release|list) )`)
 
 func TestReadmeLinesAnswerAsPrinted(t *testing.T) {
 	text, fences := readme(t)
@@ -168,6 +168,7 @@ var readmeMasks = []struct {
 	re   *regexp.Regexp
 }{
 	{"token", regexp.MustCompile(`(Fencing-Token: |"fencing_token":|my token is )(\d{16})\b`)},
+	{"token", regexp.MustCompile(`(^[a-z]+ +held +0 +)(\d{16})\b`)},
 	{"id", regexp.MustCompile(`("id":"|"lease_id":"|/locks/|/leases/)([\w-]{22,})`)},
 	{"", regexp.MustCompile(`^(Date: |Retry-After: |retry: |id: )(.*)`)},
 	{"", regexp.MustCompile(`("ttl_left_seconds":|"renewed_after_ms":)(-?\d+)`)},

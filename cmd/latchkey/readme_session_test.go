@@ -114,7 +114,7 @@ func (s *readmeSession) terminal(name string) *bashTerminal {
 	}
 	term := &bashTerminal{cmd: exec.Command("bash"), out: newOutput()}
 	term.cmd.Dir = s.dir
-	term.cmd.Env = readmeEnvironment(s.dir, "LATCHKEY_LISTEN="+strings.TrimPrefix(s.url, "http://"))
+	term.cmd.Env = readmeEnvironment(s.dir, "LATCHKEY_LISTEN="+strings.TrimPrefix(s.url, "http://"), "LATCHKEY_SERVER="+s.url)
 	term.cmd.Stdout, term.cmd.Stderr = term.out, term.out
 	term.cmd.WaitDelay = bound
 	var err error

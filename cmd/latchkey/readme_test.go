@@ -77,7 +77,7 @@ func TestReadmeHasNoBlockThatIsNotTested(t *testing.T) {
 	_, fences := readme(t)
 	for _, f := range fences {
 		// without a language: the layout of the repository
-		if !slices.Contains([]string{"console", "sh", "bash", "sql", "haproxy", "nginx", ""}, f.language) {
+		if !slices.Contains([]string{"console", "crontab", "sh", "bash", "sql", "haproxy", "nginx", ""}, f.language) {
 			t.Errorf("README.md:%d: no test knows blocks of %s", f.line, f.language)
 		}
 	}
@@ -172,14 +172,18 @@ func TestReadmeShowsEveryFlagAsTheHelpDoes(t *testing.T) {
 	for _, name := range []string{"serve", "healthcheck"} {
 		tables[name] = readmeTable(t, text, "`latchkey "+name+"`")
 	}
+	ofClients := readmeTable(t, text, "`latchkey` as a [client](#the-command-line)")
 	for _, command := range parser.Model.Leaves(false) {
 		rows, own := tables[command.Name]
-		if !own {
+		if _, client := command.Target.Addr().Interface().(clientCommand); client {
+			rows = ofClients
+		} else if !own {
 			rows = tables["serve"] // of which the others have some
 		}
 		shown := map[string]string{}
 		for _, row := range rows {
-			shown[row[0]] = strings.Join(row[1:4], " | ")
+			name, _, _ := strings.Cut(row[0], "`") // the short one follows
+			shown[name] = strings.Join(row[1:4], " | ")
 		}
 		for _, f := range command.Flags {
 			want := strings.Join([]string{f.Envs[0], f.Default, span.FindString(f.Help)}, " | ")
@@ -189,6 +193,22 @@ func TestReadmeShowsEveryFlagAsTheHelpDoes(t *testing.T) {
 		}
 		if own && len(rows) != len(command.Flags) {
 			t.Errorf("%s: README.md has %d flags, the help %d", command.Path(), len(rows), len(command.Flags))
+		}
+	}
+}
+
+// TestReadmeCrontabIsRead parses what cron would run.
+func TestReadmeCrontabIsRead(t *testing.T) {
+	_, fences := readme(t)
+	for _, block := range fencesOf(fences, "crontab") {
+		for _, line := range block.text {
+			if name, value, is := strings.Cut(line, "="); is && strings.HasPrefix(name, "LATCHKEY_") {
+				t.Setenv(name, value)
+			} else if _, command, is := strings.Cut(line, "  latchkey "); is {
+				wantSettings(t, line, strings.Fields(command))
+			} else {
+				t.Errorf("this test does not know %q", line)
+			}
 		}
 	}
 }
