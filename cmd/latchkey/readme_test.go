@@ -77,7 +77,7 @@ func TestReadmeHasNoBlockThatIsNotTested(t *testing.T) {
 	_, fences := readme(t)
 	for _, f := range fences {
 		// without a language: the layout of the repository
-		if !slices.Contains([]string{"console", "crontab", "sh", "bash", "sql", "haproxy", "nginx", ""}, f.language) {
+		if !slices.Contains([]string{"console", "crontab", "sh", "bash", "sql", "haproxy", "nginx", "go", "python", "ts", ""}, f.language) {
 			t.Errorf("README.md:%d: no test knows blocks of %s", f.line, f.language)
 		}
 	}
@@ -193,6 +193,26 @@ func TestReadmeShowsEveryFlagAsTheHelpDoes(t *testing.T) {
 		}
 		if own && len(rows) != len(command.Flags) {
 			t.Errorf("%s: README.md has %d flags, the help %d", command.Path(), len(rows), len(command.Flags))
+		}
+	}
+}
+
+// TestReadmeCodeIsThatOfTheClients: what their own pages show is run by their own tests.
+func TestReadmeCodeIsThatOfTheClients(t *testing.T) {
+	_, fences := readme(t)
+	for language, page := range map[string]string{"go": "sdk/go", "python": "sdk/python", "ts": "sdk/typescript"} {
+		own, err := os.ReadFile(filepath.Join(repository, page, "README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := fencesOf(fences, language)
+		if len(blocks) == 0 {
+			t.Errorf("README.md shows no %s", language)
+		}
+		for _, block := range blocks {
+			if !strings.Contains(string(own), "```"+language+"\n"+block.String()+"```\n") {
+				t.Errorf("README.md:%d: %s/README.md has no such block", block.line, page)
+			}
 		}
 	}
 }
