@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -34,7 +35,11 @@ func (r *registration) serve(ctx context.Context, st standing) (*place, standing
 			return nil, st, err
 		}
 		r.presence.give(sl)
-		if !errors.Is(err, errMoved) {
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() == nil:
+			r.presence.lost(sl)
+			continue
+		case !errors.Is(err, errMoved):
 			return nil, now, err
 		}
 		st = now

@@ -194,26 +194,35 @@ func (p *place) adopt() {
 // putOnSlot puts the claim on a waiting lease of this replica that can be used, and notes how it then stands.
 func (p *place) putOnSlot() error {
 	r := p.line.r
-	p.line.mu.Lock()
-	st, sl, next := p.st, p.slot, p.next
-	p.line.mu.Unlock()
-	if sl == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.s.cfg.RequestBound)
 	defer cancel()
-	var err error
-	switch {
-	case r.presence.usable(sl):
-	case next != nil && r.presence.usable(next):
-		sl = next
-	default:
-		if sl, err = r.presence.take(ctx); err != nil {
-			return err
+	for {
+		p.line.mu.Lock()
+		st, sl, next := p.st, p.slot, p.next
+		p.line.mu.Unlock()
+		switch {
+		case sl == nil:
+			return nil
+		case r.presence.usable(sl):
+		case next != nil && r.presence.usable(next):
+			sl = next
+		default:
+			var err error
+			if sl, err = r.presence.take(ctx); err != nil {
+				return err
+			}
 		}
+		p.aim(sl)
+		got, err := r.adopt(ctx, st, sl)
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return p.put(got, err)
+		}
+		r.presence.lost(sl)
 	}
-	p.aim(sl)
-	got, err := r.adopt(ctx, st, sl)
+}
+
+// put notes how the claim stands after it was to be put on a slot.
+func (p *place) put(got standing, err error) error {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
 	switch {

@@ -62,7 +62,7 @@ func (w modelWorld) replay(at, no int, wish modelWish, wait modelPatience, keep 
 		own.told = true
 		return o.answered(modelAnswer{what: isHeld, claim: no, replayed: true})
 	}
-	own.at = at
+	own.serve(at)
 	switch {
 	case position == 0:
 		o.grant(own)
@@ -78,18 +78,16 @@ func (w modelWorld) replay(at, no int, wish modelWish, wait modelPatience, keep 
 	return w.replayInVain(at, no, keep)
 }
 
-// replayInVain is one whose wait brings nothing. Not to keep the place is to leave it, if nobody else waits for it here.
+// replayInVain is one whose wait brings nothing. Not to keep the place is to leave it, if nobody else can wait for it.
 func (w modelWorld) replayInVain(at, no int, keep bool) []modelOutcome {
 	o := w.but()
 	own, position := o.world.claim(no)
-	own.at = at
+	own.serve(at)
 	name := own.wish.name
 	switch {
-	case keep:
+	case keep, own.moved, own.waitedAt(at):
 		own.told = true
 		return o.answered(modelAnswer{what: isQueued, claim: no, position: position, replayed: true})
-	case own.waitedAt(at):
-		return o.answered(o.world.busy(name, no))
 	}
 	o.remove(no, ErrPlaceLost)
 	before := o.world.busy(name, no)
@@ -111,7 +109,7 @@ func (w modelWorld) ask(at, no int, wait modelPatience) []modelOutcome {
 	case c.held:
 		return o.answered(modelAnswer{what: isHeld, claim: no})
 	}
-	c.at = at
+	c.serve(at)
 	switch {
 	case position == 0:
 		o.grant(c)

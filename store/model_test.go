@@ -30,11 +30,19 @@ type modelClaim struct {
 	held bool
 	told bool // its client knows its id
 	at   int  // the replica that serves it while it is queued, or nowhere
+	// moved says that another replica has served it: somebody may wait for it there still.
+	moved bool
 	// waits are the requests that wait for it.
 	waits []modelWait
 }
 
 const nowhere = -1
+
+// serve is a replica that serves the claim from now on.
+func (c *modelClaim) serve(at int) {
+	c.moved = c.moved || c.at != at
+	c.at = at
+}
 
 type modelWait struct {
 	no, at      int
