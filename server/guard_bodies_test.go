@@ -120,7 +120,7 @@ func TestDearBodiesDelayNobody(t *testing.T) {
 	t.Parallel()
 	const (
 		senders = 6
-		one     = 500 * time.Millisecond // of which a race detector on a busy machine needs most
+		one     = 2 * time.Second // what costs the square of its length takes many; a race detector on a busy machine needs one
 	)
 	ts := serve(t, &fakeStore{}, Config{})
 	bodies := dear(64 << 10)

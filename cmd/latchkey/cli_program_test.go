@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,8 +37,16 @@ func cliStartReading(t *testing.T, stdin io.Reader, variables []string, args ...
 	return cliStartFile(t, os.Args[0], stdin, variables, args...)
 }
 
+// heedsHangup sees to it that what is started heeds a hangup: who runs the tests by nohup hands down that it is ignored.
+var heedsHangup = sync.OnceFunc(func() {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+})
+
 func cliStartFile(t *testing.T, file string, stdin io.Reader, variables []string, args ...string) *cliProgram {
 	t.Helper()
+	heedsHangup()
 	p := &cliProgram{t: t, cmd: exec.Command(file, args...), stdout: newOutput(), stderr: newOutput(), ended: make(chan struct{})}
 	p.cmd.Env = slices.Concat(os.Environ(), []string{asProgram + "=1"}, variables)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, p.stdout, p.stderr
