@@ -23,7 +23,7 @@ const (
 )
 
 // clientExitHelp is told by every command of a client.
-const clientExitHelp = "Exit codes: 0 done; 64 bad usage; 69 no server could be reached or gave a definite answer in time; " +
+const clientExitHelp = "Exit codes: 0 done; 64 bad usage; 69 no server could be reached, or none gave a definite answer in time; " +
 	"75 not acquired: another holds the lock, or it is still queued; 76 no such lock stands: it was released, lost, or never was; " +
 	"128 and the number of the signal by which it was stopped."
 

@@ -122,6 +122,13 @@ func TestReadmeScriptThatHoldsByAStream(t *testing.T) {
 		}
 		releaseAll(t, r, "held")
 	})
+	t.Run("is told that nobody answers", func(t *testing.T) {
+		w := newScript(t, "http://127.0.0.1:1", "hold-lock", "job", "echo", "ran")
+		w.start(t)
+		if got := w.status(); got != 75 || !strings.Contains(w.out.String(), "no answer from http://127.0.0.1:1") {
+			t.Errorf("status %d, want 75: %s", got, w.out)
+		}
+	})
 	t.Run("says how to call it", func(t *testing.T) {
 		w := newScript(t, proxy.URL, "hold-lock", "job")
 		w.start(t)
