@@ -38,11 +38,13 @@ func cliStartReading(t *testing.T, stdin io.Reader, variables []string, args ...
 }
 
 // heedsHangup sees to it that what is started heeds a hangup: who runs the tests by nohup hands down that it is ignored.
-var heedsHangup = sync.OnceFunc(func() {
+func heedsHangup() {
 	if signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		signal.Notify(hangups, syscall.SIGHUP)
 	}
-})
+}
+
+var hangups = make(chan os.Signal, 1)
 
 func cliStartFile(t *testing.T, file string, stdin io.Reader, variables []string, args ...string) *cliProgram {
 	t.Helper()

@@ -47,6 +47,7 @@ func newWithLock(t *testing.T, url string, args ...string) *withLock {
 // newScript prepares a script in a process group of its own, as a shell with a terminal does. It is not started.
 func newScript(t *testing.T, url, script string, args ...string) *withLock {
 	t.Helper()
+	heedsHangup()
 	dir := t.TempDir()
 	_, fences := readme(t)
 	saveScripts(t, fences, dir)

@@ -124,6 +124,7 @@ func TestReadmeScriptThatHoldsByAStream(t *testing.T) {
 	})
 	t.Run("is told that nobody answers", func(t *testing.T) {
 		w := newScript(t, "http://127.0.0.1:1", "hold-lock", "job", "echo", "ran")
+		w.cmd.Env = append(w.cmd.Env, fmt.Sprint("LOCK_TTL=", ttl))
 		w.start(t)
 		if got := w.status(); got != 75 || !strings.Contains(w.out.String(), "no answer from http://127.0.0.1:1") {
 			t.Errorf("status %d, want 75: %s", got, w.out)
