@@ -60,7 +60,7 @@ func (p *pool) put(ttl time.Duration, l idleLease) {
 		return
 	}
 	switch {
-	case !begunIn(l.id, p.r.s.terms.last.Load()):
+	case !p.r.s.fresh(l.id):
 		p.r.s.tidy.revoke(l.id)
 		return
 	case time.Until(l.until) > ttl/2:
@@ -92,7 +92,7 @@ func (p *pool) push(ttl time.Duration, l idleLease) {
 
 // usable reports that a lease lasts, and was begun in this term of etcd's.
 func (p *pool) usable(l idleLease) bool {
-	return time.Until(l.until) > leastLeft && begunIn(l.id, p.r.s.terms.last.Load())
+	return time.Until(l.until) > leastLeft && p.r.s.fresh(l.id)
 }
 
 // prune forgets the leases that can be used no more.
