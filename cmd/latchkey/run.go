@@ -127,6 +127,7 @@ func grammar(stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "service", Title: "The service:"}, {Key: "claim", Title: "The claim:"},
 			{Key: "http", Title: "HTTP:"}, {Key: "locks", Title: "Locks and waiting:"},
+			{Key: "access", Title: "Who may do what:"}, {Key: "limits", Title: "Limits:"},
 			{Key: "store", Title: "Where locks are kept:"}, {Key: "log", Title: "Log:"},
 		}),
 		kong.DefaultEnvars("LATCHKEY"),
