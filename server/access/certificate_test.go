@@ -7,6 +7,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"io"
+	"log"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +20,7 @@ import (
 )
 
 // certificateOf signs a certificate with the names of the template, by parent or by itself.
-func certificateOf(t *testing.T, template x509.Certificate, parent *tls.Certificate) tls.Certificate {
+func certificateOf(t testing.TB, template x509.Certificate, parent *tls.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -140,7 +142,7 @@ func TestMutualTLS(t *testing.T) {
 		}
 		said <- p.Name
 	}))
-	ts.Config.ErrorLog = nil
+	ts.Config.ErrorLog = log.New(io.Discard, "", 0)
 	ts.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots}
 	ts.StartTLS()
 	defer ts.Close()

@@ -27,7 +27,7 @@ type signer struct {
 	key       crypto.Signer
 }
 
-func newSigner(t *testing.T, id string) signer {
+func newSigner(t testing.TB, id string) signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s signer) jwk() jose.JSONWebKey {
 	return jose.JSONWebKey{Key: s.key.Public(), KeyID: s.id, Algorithm: string(s.algorithm), Use: "sig"}
 }
 
-func keySetOf(t *testing.T, keys ...jose.JSONWebKey) string {
+func keySetOf(t testing.TB, keys ...jose.JSONWebKey) string {
 	t.Helper()
 	text, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
 	if err != nil {
@@ -62,12 +62,12 @@ func keySetOf(t *testing.T, keys ...jose.JSONWebKey) string {
 	return string(text)
 }
 
-func (s signer) sign(t *testing.T, claims any) string {
+func (s signer) sign(t testing.TB, claims any) string {
 	t.Helper()
 	return signWith(t, s.algorithm, s.key, s.id, claims)
 }
 
-func signWith(t *testing.T, algorithm jose.SignatureAlgorithm, key any, id string, claims any) string {
+func signWith(t testing.TB, algorithm jose.SignatureAlgorithm, key any, id string, claims any) string {
 	t.Helper()
 	by, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: id}}, nil)
 	if err != nil {
@@ -282,13 +282,24 @@ func TestAlgorithmsThatAreChosen(t *testing.T) {
 	}
 	ed := signer{jose.EdDSA, "ed", private}
 	rs := newRSASigner(t, "rs")
-	ps := signer{jose.PS256, "ps", rs.key}
-	keys := keySetOf(t, jose.JSONWebKey{Key: public, KeyID: "ed"}, ps.jwk())
-	g := open(t, strings.Replace(jwtFile, "  grants:", "  algorithms: [EdDSA, PS256]\n  grants:", 1), "keys.json", keys)
-	g.wantName(t, "Bearer "+ed.sign(t, claimsWith(nil)), "jwt:ann")
-	g.wantName(t, "Bearer "+ps.sign(t, claimsWith(nil)), "jwt:ann")
-	p, err := g.ask("Bearer " + signer{jose.RS256, "ps", rs.key}.sign(t, claimsWith(nil)))
-	wantError(t, "RS256", p, err, ErrBadCredentials)
+	ps := signer{jose.PS256, "rs", rs.key}
+	unlabelled := jose.JSONWebKey{Key: rs.key.Public(), KeyID: "rs"}
+	chosen := func(algorithms string, keys ...jose.JSONWebKey) *gateOf {
+		file := strings.Replace(jwtFile, "  grants:", "  algorithms: "+algorithms+"\n  grants:", 1)
+		return open(t, file, "keys.json", keySetOf(t, keys...))
+	}
+	byEd, byPS, byRS := "Bearer "+ed.sign(t, claimsWith(nil)), "Bearer "+ps.sign(t, claimsWith(nil)), "Bearer "+rs.sign(t, claimsWith(nil))
+
+	g := chosen("[EdDSA, PS256]", jose.JSONWebKey{Key: public, KeyID: "ed"}, unlabelled)
+	g.wantName(t, byEd, "jwt:ann")
+	g.wantName(t, byPS, "jwt:ann")
+	p, err := g.ask(byRS)
+	wantError(t, "an algorithm that is not chosen", p, err, ErrBadCredentials)
+
+	g = chosen("[PS256, RS256]", ps.jwk())
+	g.wantName(t, byPS, "jwt:ann")
+	p, err = g.ask(byRS)
+	wantError(t, "an algorithm that the key is not for", p, err, ErrBadCredentials)
 }
 
 func TestKeyFilesAreCheckedWhole(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,29 +189,28 @@ func TestRunKeepsKeysFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := newSigner(t, "1"), newSigner(t, "2")
 		g := open(t, urlFile("https://issuer.example/keys"))
-		var serving, fetches = first, 0
+		var serving atomic.Pointer[keyring] // nil: it cannot be reached
+		var fetches atomic.Int32
+		serving.Store(&keyring{first.jwk()})
 		remote, _ := g.remote()
 		remote.get = func(context.Context) (keyring, error) {
-			fetches++
-			if serving.key == nil {
-				return nil, context.DeadlineExceeded
+			fetches.Add(1)
+			if ring := serving.Load(); ring != nil {
+				return *ring, nil
 			}
-			return keyring{serving.jwk()}, nil
+			return nil, context.DeadlineExceeded
 		}
-		hour := func(over map[string]any) map[string]any {
-			over["exp"] = time.Now().Add(24 * time.Hour).Unix()
-			return claimsWith(over)
-		}
-		byFirst, bySecond := "Bearer "+first.sign(t, hour(map[string]any{})), "Bearer "+second.sign(t, hour(map[string]any{}))
+		claims := claimsWith(map[string]any{"exp": time.Now().Add(24 * time.Hour).Unix()})
+		byFirst, bySecond := "Bearer "+first.sign(t, claims), "Bearer "+second.sign(t, claims)
 		running(t, g)
 		g.wantName(t, byFirst, "jwt:ann")
 
-		serving = second
+		serving.Store(&keyring{second.jwk()})
 		time.Sleep(keysAge - lookEvery)
 		synctest.Wait()
 		g.wantName(t, byFirst, "jwt:ann")
-		if fetches != 1 {
-			t.Errorf("%d fetches", fetches)
+		if got := fetches.Load(); got != 1 {
+			t.Errorf("%d fetches", got)
 		}
 		time.Sleep(2 * lookEvery)
 		synctest.Wait()
@@ -218,12 +218,13 @@ func TestRunKeepsKeysFresh(t *testing.T) {
 		p, err := g.ask(byFirst)
 		wantError(t, "by a key withdrawn", p, err, ErrBadCredentials)
 
-		fetches, serving = 0, signer{}
+		fetches.Store(0)
+		serving.Store(nil)
 		time.Sleep(2 * keysAge)
 		synctest.Wait()
 		g.wantName(t, bySecond, "jwt:ann") // the issuer is away, and its JWTs go on
-		if most := int(keysAge/fetchPause) + 1; fetches < 2 || fetches > most {
-			t.Errorf("%d fetches, want 2 to %d", fetches, most)
+		if got, most := fetches.Load(), int32(keysAge/fetchPause)+1; got < 2 || got > most {
+			t.Errorf("%d fetches, want 2 to %d", got, most)
 		}
 	})
 }
