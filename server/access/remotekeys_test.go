@@ -269,6 +269,29 @@ func TestAFetchIsBoundedInTime(t *testing.T) {
 	}
 }
 
+func TestRunEndsThoughTheIssuerDoesNotAnswer(t *testing.T) {
+	s := newKeyServer(t, "")
+	asked := make(chan struct{})
+	s.does(func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+	})
+	g, _ := openRemote(t, s)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); g.Run(ctx) }()
+	<-asked
+	stop()
+	began := time.Now()
+	<-ended
+	if took := time.Since(began); took > keysBound/2 {
+		t.Errorf("it took %v", took)
+	}
+	if strings.Contains(g.log.String(), "level=WARN") {
+		t.Errorf("that is no failure of the issuer: %s", g.log)
+	}
+}
+
 func TestKeysURLs(t *testing.T) {
 	for _, good := range []string{"https://issuer.example/keys", "https://issuer.example:8443/keys?x=y", "http://localhost:1/", "http://127.0.0.1:1", "http://[::1]:1/keys", "HTTPS://issuer.example"} {
 		if err := checkKeysURL(good); err != nil {
@@ -289,12 +312,12 @@ func TestAFetchThatPanicsHoldsNobodyUp(t *testing.T) {
 	remote.get = func(context.Context) (keyring, error) { panic("x") }
 	func() {
 		defer func() { recover() }()
-		remote.fetch(t.Context())
+		remote.fetch(t.Context(), t.Context())
 		t.Error("the panic was swallowed")
 	}()
 	clock.pass(fetchPause)
 	remote.get = func(context.Context) (keyring, error) { return nil, errors.New("told") }
-	if err := remote.fetch(t.Context()); err == nil || err.Error() != "told" {
+	if err := remote.fetch(t.Context(), t.Context()); err == nil || err.Error() != "told" {
 		t.Errorf("got %v", err)
 	}
 }
