@@ -25,6 +25,7 @@ COPY --from=build /out/latchkey /latchkey
 COPY --from=build --chown=65532:65532 /out/lib /var/lib
 VOLUME /var/lib/latchkey
 
+# Without LATCHKEY_AUTH_FILE it starts with LATCHKEY_INSECURE_NO_AUTH=true only.
 # By number, so that an orchestrator can see that it is not root.
 USER 65532:65532
 ENV LATCHKEY_LISTEN=:8080 \

@@ -58,17 +58,17 @@ func (e LockState) Valid() bool {
 
 // Health How the service is.
 type Health struct {
+	// Status In one word.
+	//
+	// Example: ready
+	Status string `json:"status"`
+
 	// Authentication `required`: the server wants to know who is calling. `none`: whoever reaches it can take, see and release
 	// every lock. Only `/readyz` says it.
 	//
 	//
 	// Example: required
 	Authentication HealthAuthentication `json:"authentication,omitempty"`
-
-	// Status In one word.
-	//
-	// Example: ready
-	Status string `json:"status"`
 }
 
 // HealthAuthentication `required`: the server wants to know who is calling. `none`: whoever reaches it can take, see and release

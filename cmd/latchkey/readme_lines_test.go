@@ -23,12 +23,13 @@ const (
 )
 
 // readmeRuns are the commands of the README's console blocks that bash runs word for word.
-var readmeRuns = regexp.MustCompile(`^(curl |[a-z]+=\$\(sed |bash (with|hold)-lock |latchkey (healthcheck|version|epoch show|epoch bump)$|latchkey (run|acquire|renew|release|list) )`)
+var readmeRuns = regexp.MustCompile(`^(curl |[a-z]+=\$\(sed |bash (with|hold)-lock |token=\$\(cat |latchkey (healthcheck|version|epoch show|epoch bump)$|latchkey (run|acquire|renew|release|list) )`)
 
 func TestReadmeLinesAnswerAsPrinted(t *testing.T) {
 	text, fences := readme(t)
 	s := newReadmeSession(t)
 	saveScripts(t, fences, s.dir)
+	saveAuth(t, fences, s.dir)
 	for _, block := range fencesOf(fences, "console") {
 		steps := block.steps(t)
 		for i, next := range steps {

@@ -55,9 +55,9 @@ func raceDetected() bool {
 }
 
 // start is go run ./cmd/latchkey serve, on a free port. It returns what the server says until it listens.
-func (s *readmeSession) start() string {
+func (s *readmeSession) start(args ...string) string {
 	s.log = newOutput()
-	s.server = exec.Command(filepath.Join(s.dir, "bin", "latchkey"), "serve")
+	s.server = exec.Command(filepath.Join(s.dir, "bin", "latchkey"), append([]string{"serve"}, args...)...)
 	s.server.Dir = s.dir
 	s.server.Env = readmeEnvironment(s.dir, "LATCHKEY_LISTEN=127.0.0.1:0")
 	s.server.Stdout, s.server.Stderr = s.log, s.log
@@ -171,6 +171,12 @@ func (s *readmeSession) follow(next readmeStep) []string {
 	}
 	if next.command == readmeServe {
 		return trimmed(s.start())
+	}
+	if args, serves := strings.CutPrefix(next.command, "latchkey serve "); serves {
+		if s.server != nil {
+			at("a server runs already")
+		}
+		return trimmed(s.start(strings.Fields(args)...))
 	}
 	if s.url == "" {
 		at("no server runs yet")

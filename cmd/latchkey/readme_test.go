@@ -77,7 +77,7 @@ func TestReadmeHasNoBlockThatIsNotTested(t *testing.T) {
 	_, fences := readme(t)
 	for _, f := range fences {
 		// without a language: the layout of the repository
-		if !slices.Contains([]string{"console", "crontab", "sh", "bash", "sql", "haproxy", "nginx", "go", "python", "ts", ""}, f.language) {
+		if !slices.Contains([]string{"console", "crontab", "sh", "yaml", "bash", "sql", "haproxy", "nginx", "go", "python", "ts", ""}, f.language) {
 			t.Errorf("README.md:%d: no test knows blocks of %s", f.line, f.language)
 		}
 	}
