@@ -26,21 +26,23 @@ func TestTLSTakesNoWeakClient(t *testing.T) {
 	}
 	ecdsaServer := serveWith(t, &fakeStore{}, ListenConfig{TLS: openTLS(t, filesFor(t, a.issue(t)))}, HTTPConfig{})
 	rsaServer := serveWith(t, &fakeStore{}, ListenConfig{TLS: openTLS(t, filesFor(t, a.issueFor(t, key)))}, HTTPConfig{})
+	const noVersion, noSuite = "protocol version not supported", "handshake failure"
 	for name, c := range map[string]struct {
 		least, most uint16
 		suite       uint16
-		rsa, served bool
+		rsa         bool
+		refusal     string
 	}{
-		"1.3":                     {tls.VersionTLS13, tls.VersionTLS13, 0, false, true},
-		"1.2, AES-128-GCM":        {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, false, true},
-		"1.2, AES-256-GCM, RSA":   {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, true, true},
-		"1.2, ChaCha20":           {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, false, true},
-		"1.2, CBC":                {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false, false},
-		"1.2, CBC, SHA-256":       {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, false, false},
-		"1.2, CBC, RSA":           {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, true, false},
-		"1.2, no forward secrecy": {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, true, false},
-		"1.1":                     {tls.VersionTLS10, tls.VersionTLS11, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false, false},
-		"1.0":                     {tls.VersionTLS10, tls.VersionTLS10, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, true, false},
+		"1.3":                     {tls.VersionTLS13, tls.VersionTLS13, 0, false, ""},
+		"1.2, AES-128-GCM":        {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, false, ""},
+		"1.2, AES-256-GCM, RSA":   {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, true, ""},
+		"1.2, ChaCha20":           {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, false, ""},
+		"1.2, CBC":                {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false, noSuite},
+		"1.2, CBC, SHA-256":       {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, false, noSuite},
+		"1.2, CBC, RSA":           {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, true, noSuite},
+		"1.2, no forward secrecy": {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, true, noSuite},
+		"1.1":                     {tls.VersionTLS10, tls.VersionTLS11, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false, noVersion},
+		"1.0":                     {tls.VersionTLS10, tls.VersionTLS10, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, true, noVersion},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,9 +57,9 @@ func TestTLSTakesNoWeakClient(t *testing.T) {
 			}
 			conn := dialTLS(t, ts, cfg)
 			err := conn.Handshake()
-			if !c.served {
-				if err == nil || !strings.Contains(err.Error(), "remote error") {
-					t.Errorf("got %v", err)
+			if c.refusal != "" {
+				if err == nil || !strings.Contains(err.Error(), c.refusal) {
+					t.Errorf("got %v, want %q in it", err, c.refusal)
 				}
 				return
 			}
@@ -127,12 +129,18 @@ func TestPlainHTTPToTheTLSPortIsAnswered(t *testing.T) {
 			t.Errorf("%s: got %s", c.method, got.body)
 		}
 	}
+	// a client that goes on sending gets the whole answer all the same, and no reset
+	sending := dial(t, ts)
+	say(t, sending, "POST /locks HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat(" ", 100000))
+	if text, err := io.ReadAll(sending); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 400 ") || !strings.HasSuffix(string(text), "}") {
+		t.Errorf("got %q, %v", text, err)
+	}
 	conn := dial(t, ts)
 	say(t, conn, "SSH-2.0-client\r\n")
 	if text, err := io.ReadAll(conn); len(text) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("what is no HTTP either got %q, %v", text, err)
 	}
-	expectFailed(t, registry, failedPlain, 5)
+	expectFailed(t, registry, failedPlain, 6)
 }
 
 func expectFailed(t *testing.T, registry *prometheus.Registry, reason string, want float64) {
