@@ -71,8 +71,8 @@ func TestTLSTakesNoWeakClient(t *testing.T) {
 	}
 }
 
-// HTTP/1.1 alone is spoken, even to those who would rather have HTTP/2.
-func TestTLSSpeaksHTTP11(t *testing.T) {
+// No HTTP/2 is spoken, even to those who would rather have it.
+func TestTLSSpeaksNoHTTP2(t *testing.T) {
 	ts, a := serveTLS(t, &fakeStore{})
 	transport := &http.Transport{TLSClientConfig: a.client(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
@@ -84,10 +84,33 @@ func TestTLSSpeaksHTTP11(t *testing.T) {
 	if res.StatusCode != 200 || res.Proto != "HTTP/1.1" || res.TLS.NegotiatedProtocol != "http/1.1" {
 		t.Errorf("got %d over %s, %q", res.StatusCode, res.Proto, res.TLS.NegotiatedProtocol)
 	}
-	only := a.client()
-	only.NextProtos = []string{"h2"}
-	if err := dialTLS(t, ts, only).Handshake(); err == nil || !strings.Contains(err.Error(), "no application protocol") {
-		t.Errorf("a client of HTTP/2 alone got %v", err)
+	for protocol, refusal := range map[string]string{"http/1.0": "", "h2": "no application protocol"} {
+		cfg := a.client()
+		cfg.NextProtos = []string{protocol}
+		err := dialTLS(t, ts, cfg).Handshake()
+		if (err != nil) != (refusal != "") || err != nil && !strings.Contains(err.Error(), refusal) {
+			t.Errorf("a client of %s alone got %v", protocol, err)
+		}
+	}
+}
+
+// Whoever cannot come in can at least not fill the log.
+func TestAFailedHandshakeLeavesAShortLine(t *testing.T) {
+	var log lockedBuffer
+	a := newAuthority(t)
+	cfg := filesFor(t, a.issue(t))
+	cfg.Logger = debugLogger(&log)
+	ts := serveWith(t, &fakeStore{}, ListenConfig{TLS: openTLS(t, cfg)}, HTTPConfig{})
+	before, client := len(log.String()), a.client()
+	for range 200 {
+		client.NextProtos = append(client.NextProtos, strings.Repeat("x", 255))
+	}
+	if err := dialTLS(t, ts, client).Handshake(); err == nil {
+		t.Fatal("it comes in")
+	}
+	line := awaitLines(t, &log, before, 1)[0]
+	if !strings.Contains(line, `"reason":"other"`) || !strings.Contains(line, "application protocols") || len(line) > 1000 {
+		t.Errorf("%d bytes: %s", len(line), line)
 	}
 }
 
