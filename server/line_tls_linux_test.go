@@ -21,36 +21,35 @@ func TestAClientThatLeavesIsNoticedUnderTLS(t *testing.T) {
 			return errors.Join(err, sendFIN(c.tcp))
 		},
 	}
-	for name, said := range map[string]struct{ with, after string }{
-		"nothing":                              {"", ""},
-		"one byte":                             {"", "\n"},
-		"an empty line":                        {"", "\r\n"},
-		"pipelined":                            {"", healthz},
-		"pipelined with the request":           {healthz, ""},
-		"pipelined with it and after it":       {healthz, "\r\n"},
-		"more than a record after the request": {"", strings.Repeat("x", maxUnread-4096)},
+	for name, c := range map[string]struct {
+		version     uint16
+		with, after string
+	}{
+		"nothing":                              {tls.VersionTLS13, "", ""},
+		"one byte":                             {tls.VersionTLS13, "", "\n"},
+		"one byte, 1.2":                        {tls.VersionTLS12, "", "\n"},
+		"pipelined with the request":           {tls.VersionTLS13, healthz, "\r\n"},
+		"more than a record after the request": {tls.VersionTLS13, "", strings.Repeat("x", maxUnread-4096)},
 	} {
 		for way, leave := range ways {
-			for version, most := range map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13} {
-				t.Run(name+", "+way+", "+version, func(t *testing.T) {
-					t.Parallel()
-					fake, waiting, _, left := waits(t)
-					ts, a := serveTLS(t, fake)
-					cfg := a.client()
-					cfg.MaxVersion = most
-					conn := dialTLS(t, ts, cfg)
-					say(t, conn, waitingClaim+said.with)
-					l := receive(t, "the claim", waiting)
-					if said.after != "" {
-						say(t, conn, said.after)
-						awaitUnread(t, l)
-					}
-					if err := leave(conn); err != nil {
-						t.Fatal(err)
-					}
-					receive(t, "the end of the claim", left)
-				})
-			}
+			t.Run(name+", "+way, func(t *testing.T) {
+				t.Parallel()
+				fake, waiting, _, left := waits(t)
+				ts, a := serveTLS(t, fake)
+				cfg := a.client()
+				cfg.MaxVersion = c.version
+				conn := dialTLS(t, ts, cfg)
+				say(t, conn, waitingClaim+c.with)
+				l := receive(t, "the claim", waiting)
+				if c.after != "" {
+					say(t, conn, c.after)
+					awaitUnread(t, l)
+				}
+				if err := leave(conn); err != nil {
+					t.Fatal(err)
+				}
+				receive(t, "the end of the claim", left)
+			})
 		}
 	}
 }
@@ -80,11 +79,14 @@ func TestTheEndOfALineDoesNotWaitForItsClient(t *testing.T) {
 	conn := dialTLS(t, ts, a.client())
 	say(t, conn, waitingClaim)
 	l := receive(t, "the claim", waiting)
-	if err := l.tcp.SetWriteDeadline(time.Now().Add(hasty)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.tcp.Write(make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("the client takes everything: %v", err)
+	for taken := -1; taken != 0; { // under TLS, which knows nothing of it
+		if err := l.tcp.SetWriteDeadline(time.Now().Add(hasty)); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if taken, err = l.tcp.Write(make([]byte, 1<<20)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
 	}
 	if err := l.tcp.SetWriteDeadline(time.Time{}); err != nil {
 		t.Fatal(err)

@@ -17,14 +17,15 @@ const reloadEvery = 3 * time.Second
 
 // TLSConfig is what may be chosen of TLS. All files are PEM, of at most 1 MiB each.
 //
-// It speaks TLS 1.2 and 1.3 with forward secrecy and authenticated encryption alone, and HTTP/1.1 alone. There is no
+// It speaks TLS 1.2 and 1.3 with forward secrecy and authenticated encryption alone, and no HTTP/2. There is no
 // resuming: whoever connects is judged anew.
 type TLSConfig struct {
 	// CertFile has the server's certificate, then those between it and the root, and KeyFile its key. Both are required,
 	// and may be one file.
 	CertFile, KeyFile string
 	// ClientCAFile has the certificates that a client's must come from; by default clients are not asked for any. A client
-	// may then have one, which is refused if it does not come from these, has expired or is not for clients.
+	// may then have one, which is refused if it does not come from these, has expired or is not for clients. There are no
+	// lists of revoked ones.
 	ClientCAFile string
 	// RequireClientCert refuses clients without a certificate.
 	RequireClientCert bool

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,6 +15,9 @@ import (
 	"syscall"
 	"time"
 )
+
+// maxCause is how much of a failure is logged, in bytes: some repeat what the client offered, which it may make long.
+const maxCause = 256
 
 var errHandshakeTooSlow = errors.New("the handshake took too long")
 
@@ -54,7 +58,7 @@ func (t *TLS) failed(tcp *net.TCPConn, err error) {
 	}
 	t.metrics.failed.WithLabelValues(reason).Inc()
 	t.log.Log(context.Background(), level, "a TLS handshake failed",
-		"reason", reason, "client", tcp.RemoteAddr().String(), "cause", err)
+		"reason", reason, "client", tcp.RemoteAddr().String(), "cause", fmt.Sprintf("%.*s", maxCause, err))
 	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
 		answerPlain(tcp)
 	}

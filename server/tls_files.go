@@ -85,7 +85,7 @@ func (f tlsFiles) state(cfg TLSConfig) (*tlsState, error) {
 		CipherSuites: suites,
 		// No HTTP/2, on purpose: with one line a client, a client that leaves is noticed by its line; a flood of streams
 		// that are opened and reset cannot come; and what is promised has been tested like this.
-		NextProtos: []string{"http/1.1"},
+		NextProtos: []string{"http/1.1", "http/1.0"},
 		// A ticket would take in, unasked, a client whose CA is trusted no longer. It would be of little use besides, as
 		// only the replica that gave it knows it.
 		SessionTicketsDisabled: true,

@@ -3,9 +3,11 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -37,6 +39,49 @@ func TestACertificateIsReplacedUnderLiveConnections(t *testing.T) {
 	if got, want := serialOf(later.Conn), after.Leaf.SerialNumber.String(); got != want {
 		t.Errorf("the later connection saw %s, want %s", got, want)
 	}
+}
+
+// Whoever connects while the files change gets one of the certificates, whole, and is served.
+func TestReloadsAreInNobodysWay(t *testing.T) {
+	const clients, reloads = 4, 50
+	a := newAuthority(t)
+	pairs := []tls.Certificate{a.issue(t), a.issue(t)}
+	cfg := filesFor(t, pairs[0], a)
+	secret := openTLS(t, cfg)
+	ts := serveWith(t, &fakeStore{}, ListenConfig{TLS: secret}, HTTPConfig{})
+	live, client := dialTLS(t, ts, a.client(a.issue(t))), a.client(a.issue(t))
+	over := make(chan struct{})
+	var connecting sync.WaitGroup
+	for range clients {
+		connecting.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				conn, err := tls.Dial("tcp", ts.Listener.Addr().String(), client)
+				if err != nil {
+					t.Errorf("during a reload: %v", err)
+					return
+				}
+				_, err = io.WriteString(conn, healthz)
+				if _, rerr := conn.Read(make([]byte, 1)); err != nil || rerr != nil {
+					t.Errorf("during a reload: %v, %v", err, rerr)
+				}
+				conn.Close()
+			}
+		})
+	}
+	for i := range reloads {
+		writePair(t, cfg, pairs[i%2])
+		if err := secret.Reload(); err != nil {
+			t.Error(err)
+		}
+		live.expectServed(t)
+	}
+	close(over)
+	connecting.Wait()
 }
 
 // Kubernetes writes a folder and turns one link to it: nobody calls Reload.

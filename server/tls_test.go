@@ -26,21 +26,23 @@ func TestTLSTakesNoWeakClient(t *testing.T) {
 	}
 	ecdsaServer := serveWith(t, &fakeStore{}, ListenConfig{TLS: openTLS(t, filesFor(t, a.issue(t)))}, HTTPConfig{})
 	rsaServer := serveWith(t, &fakeStore{}, ListenConfig{TLS: openTLS(t, filesFor(t, a.issueFor(t, key)))}, HTTPConfig{})
+	const noVersion, noSuite = "protocol version not supported", "handshake failure"
 	for name, c := range map[string]struct {
 		least, most uint16
 		suite       uint16
-		rsa, served bool
+		rsa         bool
+		refusal     string
 	}{
-		"1.3":                     {tls.VersionTLS13, tls.VersionTLS13, 0, false, true},
-		"1.2, AES-128-GCM":        {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, false, true},
-		"1.2, AES-256-GCM, RSA":   {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, true, true},
-		"1.2, ChaCha20":           {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, false, true},
-		"1.2, CBC":                {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false, false},
-		"1.2, CBC, SHA-256":       {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, false, false},
-		"1.2, CBC, RSA":           {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, true, false},
-		"1.2, no forward secrecy": {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, true, false},
-		"1.1":                     {tls.VersionTLS10, tls.VersionTLS11, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false, false},
-		"1.0":                     {tls.VersionTLS10, tls.VersionTLS10, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, true, false},
+		"1.3":                     {tls.VersionTLS13, tls.VersionTLS13, 0, false, ""},
+		"1.2, AES-128-GCM":        {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, false, ""},
+		"1.2, AES-256-GCM, RSA":   {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, true, ""},
+		"1.2, ChaCha20":           {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, false, ""},
+		"1.2, CBC":                {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false, noSuite},
+		"1.2, CBC, SHA-256":       {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, false, noSuite},
+		"1.2, CBC, RSA":           {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, true, noSuite},
+		"1.2, no forward secrecy": {tls.VersionTLS12, tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, true, noSuite},
+		"1.1":                     {tls.VersionTLS10, tls.VersionTLS11, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, false, noVersion},
+		"1.0":                     {tls.VersionTLS10, tls.VersionTLS10, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, true, noVersion},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,9 +57,9 @@ func TestTLSTakesNoWeakClient(t *testing.T) {
 			}
 			conn := dialTLS(t, ts, cfg)
 			err := conn.Handshake()
-			if !c.served {
-				if err == nil || !strings.Contains(err.Error(), "remote error") {
-					t.Errorf("got %v", err)
+			if c.refusal != "" {
+				if err == nil || !strings.Contains(err.Error(), c.refusal) {
+					t.Errorf("got %v, want %q in it", err, c.refusal)
 				}
 				return
 			}
@@ -69,8 +71,8 @@ func TestTLSTakesNoWeakClient(t *testing.T) {
 	}
 }
 
-// HTTP/1.1 alone is spoken, even to those who would rather have HTTP/2.
-func TestTLSSpeaksHTTP11(t *testing.T) {
+// No HTTP/2 is spoken, even to those who would rather have it.
+func TestTLSSpeaksNoHTTP2(t *testing.T) {
 	ts, a := serveTLS(t, &fakeStore{})
 	transport := &http.Transport{TLSClientConfig: a.client(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
@@ -82,10 +84,33 @@ func TestTLSSpeaksHTTP11(t *testing.T) {
 	if res.StatusCode != 200 || res.Proto != "HTTP/1.1" || res.TLS.NegotiatedProtocol != "http/1.1" {
 		t.Errorf("got %d over %s, %q", res.StatusCode, res.Proto, res.TLS.NegotiatedProtocol)
 	}
-	only := a.client()
-	only.NextProtos = []string{"h2"}
-	if err := dialTLS(t, ts, only).Handshake(); err == nil || !strings.Contains(err.Error(), "no application protocol") {
-		t.Errorf("a client of HTTP/2 alone got %v", err)
+	for protocol, refusal := range map[string]string{"http/1.0": "", "h2": "no application protocol"} {
+		cfg := a.client()
+		cfg.NextProtos = []string{protocol}
+		err := dialTLS(t, ts, cfg).Handshake()
+		if (err != nil) != (refusal != "") || err != nil && !strings.Contains(err.Error(), refusal) {
+			t.Errorf("a client of %s alone got %v", protocol, err)
+		}
+	}
+}
+
+// Whoever cannot come in can at least not fill the log.
+func TestAFailedHandshakeLeavesAShortLine(t *testing.T) {
+	var log lockedBuffer
+	a := newAuthority(t)
+	cfg := filesFor(t, a.issue(t))
+	cfg.Logger = debugLogger(&log)
+	ts := serveWith(t, &fakeStore{}, ListenConfig{TLS: openTLS(t, cfg)}, HTTPConfig{})
+	before, client := len(log.String()), a.client()
+	for range 200 {
+		client.NextProtos = append(client.NextProtos, strings.Repeat("x", 255))
+	}
+	if err := dialTLS(t, ts, client).Handshake(); err == nil {
+		t.Fatal("it comes in")
+	}
+	line := awaitLines(t, &log, before, 1)[0]
+	if !strings.Contains(line, `"reason":"other"`) || !strings.Contains(line, "application protocols") || len(line) > 1000 {
+		t.Errorf("%d bytes: %s", len(line), line)
 	}
 }
 
@@ -127,36 +152,51 @@ func TestPlainHTTPToTheTLSPortIsAnswered(t *testing.T) {
 			t.Errorf("%s: got %s", c.method, got.body)
 		}
 	}
+	// a client that goes on sending gets the whole answer all the same, and no reset
+	sending := dial(t, ts)
+	say(t, sending, "POST /locks HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat(" ", 100000))
+	if text, err := io.ReadAll(sending); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 400 ") || !strings.HasSuffix(string(text), "}") {
+		t.Errorf("got %q, %v", text, err)
+	}
 	conn := dial(t, ts)
 	say(t, conn, "SSH-2.0-client\r\n")
 	if text, err := io.ReadAll(conn); len(text) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("what is no HTTP either got %q, %v", text, err)
 	}
-	expectFailed(t, registry, failedPlain, 5)
+	expectFailed(t, registry, failedPlain, 6)
 }
 
+// expectFailed waits until so many handshakes have failed, all for one reason: a client can know before they are counted.
 func expectFailed(t *testing.T, registry *prometheus.Registry, reason string, want float64) {
+	t.Helper()
+	var got map[string]float64
+	for deadline := time.Now().Add(patience); got[reason] < want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		got = failedHandshakes(t, registry)
+	}
+	if len(got) != 1 || got[reason] != want {
+		t.Errorf("got %v, want %v of %s", got, want, reason)
+	}
+}
+
+// failedHandshakes has the reasons that there were.
+func failedHandshakes(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := map[string]float64{}
 	for _, family := range families {
 		if family.GetName() != "latchkey_tls_handshakes_failed_total" {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			got := 0.0
-			if m.GetLabel()[0].GetValue() == reason {
-				got = want
-			}
-			if m.GetCounter().GetValue() != got {
-				t.Errorf("%s: got %v, want %v", m.GetLabel()[0].GetValue(), m.GetCounter().GetValue(), got)
+			if n := m.GetCounter().GetValue(); n > 0 {
+				got[m.GetLabel()[0].GetValue()] = n
 			}
 		}
-		return
 	}
-	t.Error("handshakes are not counted")
+	return got
 }
 
 func TestTLSMetricsAreWellNamed(t *testing.T) {
