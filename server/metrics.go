@@ -48,7 +48,16 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
+	for _, reason := range refusals {
+		m.refused.WithLabelValues(reason)
+	}
 	return m, nil
+}
+
+// refusals are the reasons that are counted.
+var refusals = []string{
+	"no_credentials", "bad_credentials", "cannot_tell", "rate_of_address", "rate_of_principal",
+	"too_many_waiters", "too_many_claims", "too_many_leases", "too_many_streams", "overloaded",
 }
 
 // observe counts an answer that nobody was there to take as such, and not as one of the service's failures.

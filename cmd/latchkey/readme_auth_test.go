@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,33 @@ func saveAuth(t *testing.T, fences []fence, dir string) {
 	if _, err := access.Open(access.Config{File: whole}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()); err != nil {
 		t.Errorf("README.md's auth file: %v", err)
 	}
+}
+
+// metricsOfDoors are those that only a server with authentication and TLS has, as Prometheus is told them.
+func metricsOfDoors(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "auth.yaml")
+	saveText(t, file, "principals: [{name: a, grants: [{prefix: a, rights: [lock]}]}]\n")
+	cert, key := newAuthority(t).issue(t)
+	registry := prometheus.NewRegistry()
+	c := serveCommand{Listen: "127.0.0.1:0", accessFlags: accessFlags{AuthFile: file, TLSCert: cert, TLSKey: key}}
+	doors, err := c.findDoors(t.Context(), slog.New(slog.DiscardHandler), registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer doors.close()
+	if err := c.openDoors(t.Context(), doors, registry); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		text.WriteString("\n# TYPE " + f.GetName() + " ")
+	}
+	return text.String()
 }
 
 func saveText(t *testing.T, file, text string) {
