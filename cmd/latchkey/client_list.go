@@ -19,17 +19,17 @@ import (
 type listCommand struct {
 	Name string `arg:"" optional:"" help:"Only the claims on this name."`
 
-	Prefix       string   `placeholder:"TEXT" help:"Only the claims on names that begin with this. Not together with NAME."`
-	State        string   `placeholder:"held|queued" help:"Only the claims in this state."`
-	JSON         bool     `name:"json" help:"Print {\"locks\": [...]} on one line, with ids, in place of a table. Whoever knows an id can release the lock."`
-	Watch        bool     `short:"w" help:"Print it again when it has changed, until stopped."`
-	Every        duration `default:"1s" placeholder:"DURATION" help:"How often --watch looks: ${every} (default: ${default})."`
+	Prefix       string `placeholder:"TEXT" help:"Only the claims on names that begin with this. Not together with NAME."`
+	State        string `placeholder:"held|queued" help:"Only the claims in this state."`
+	JSON         bool   `name:"json" help:"Print {\"locks\": [...]} on one line, with ids, in place of a table. Whoever knows an id can release the lock."`
+	Watch        bool   `short:"w" help:"Print it again when it has changed, until stopped."`
+	Every        period `default:"1s" placeholder:"DURATION" help:"How often --watch looks: ${every} (default: ${default})."`
 	serviceFlags `embed:""`
 }
 
 func (*listCommand) Help() string {
 	return "The table has a row for each claim: by name, and by place in line within a name. POSITION counts the claims ahead. " +
-		"A look keeps no place and renews nothing.\n\n" + clientExitHelp
+		"A look keeps no place and renews nothing.\n\n" + durationHelp + clientExitHelp
 }
 
 func (c *listCommand) check(bad *faults) {
