@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -228,6 +230,7 @@ func TestClientCertificateIsShown(t *testing.T) {
 	service := &played{}
 	service.Server = httptest.NewUnstartedServer(service.hearing(holding(30, nil)))
 	service.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	service.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of each that is turned away
 	service.StartTLS()
 	t.Cleanup(service.Close)
 	trusted := x509.NewCertPool()
