@@ -57,6 +57,9 @@ func (e *Error) Error() string {
 	for _, f := range e.Errors {
 		text += fmt.Sprintf("; %s%s %s", f.Pointer, f.Parameter, f.Detail)
 	}
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
 	return text
 }
 
