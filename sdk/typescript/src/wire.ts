@@ -56,7 +56,9 @@ const lock: { [field in keyof LockBody]?: Check } = {
   ttl_seconds: positive,
 };
 const lease: { [field in keyof LeaseBody]?: Check } = { id: text, ttl_seconds: positive, fencing_token: absentOr(positive) };
-const list: { [field in keyof LockList]?: Check } = { locks: listOf(lock), next_cursor: absentOr(text) };
+/** Ids in a list may be kept from the caller. */
+const listed = { ...lock, id: absentOr(text), lease_id: absentOr(text) };
+const list: { [field in keyof LockList]?: Check } = { locks: listOf(listed), next_cursor: absentOr(text) };
 const status: { [field in keyof LeaseStatus]?: Check } = { ...lease, ttl_left_seconds: whole, locks: listOf(lock) };
 
 const hasToken: Check = (body) => isObject(body) && (body["state"] === "queued" || positive(body["fencing_token"]));
