@@ -20,6 +20,24 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for HealthAuthentication.
+const (
+	None     HealthAuthentication = "none"
+	Required HealthAuthentication = "required"
+)
+
+// Valid indicates whether the value is a known member of the HealthAuthentication enum.
+func (e HealthAuthentication) Valid() bool {
+	switch e {
+	case None:
+		return true
+	case Required:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for LockState.
 const (
 	Held   LockState = "held"
@@ -40,11 +58,24 @@ func (e LockState) Valid() bool {
 
 // Health How the service is.
 type Health struct {
+	// Authentication `required`: the server wants to know who is calling. `none`: whoever reaches it can take, see and release
+	// every lock. Only `/readyz` says it.
+	//
+	//
+	// Example: required
+	Authentication HealthAuthentication `json:"authentication,omitempty"`
+
 	// Status In one word.
 	//
 	// Example: ready
 	Status string `json:"status"`
 }
+
+// HealthAuthentication `required`: the server wants to know who is calling. `none`: whoever reaches it can take, see and release
+// every lock. Only `/readyz` says it.
+//
+// Example: required
+type HealthAuthentication string
 
 // Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
 // NUL.
@@ -97,6 +128,13 @@ type Lease struct {
 	//
 	// Example: 10
 	RenewAfterSeconds int64 `json:"renew_after_seconds"`
+
+	// HoldLeftSeconds Only where the server bounds how long a lock may be held (`--max-hold`): the whole seconds for which it will
+	// be renewed still. After them a renewal is refused with `409 max_hold_reached`.
+	//
+	//
+	// Example: 3540
+	HoldLeftSeconds *int64 `json:"hold_left_seconds,omitempty"`
 
 	// Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
 	// NUL.
@@ -188,6 +226,13 @@ type LeaseStatus struct {
 	// Example: 10
 	RenewAfterSeconds int64 `json:"renew_after_seconds"`
 
+	// HoldLeftSeconds Only where the server bounds how long a lock may be held (`--max-hold`): the whole seconds for which it will
+	// be renewed still. After them a renewal is refused with `409 max_hold_reached`.
+	//
+	//
+	// Example: 3540
+	HoldLeftSeconds *int64 `json:"hold_left_seconds,omitempty"`
+
 	// Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
 	// NUL.
 	//
@@ -229,6 +274,82 @@ type LeaseWarning struct {
 	//
 	// Example: 30
 	TTLSeconds TTLSeconds `json:"ttl_seconds"`
+}
+
+// ListedLock A claim on a name, as others see it.
+type ListedLock struct {
+	// ID Only for its owner and for an administrator (without authentication everybody is both). A capability.
+	//
+	// Example: k7Qm2vXc9TtZ0aYdW3uN5hAAAAAAAAAqYmlsbGluZy9pbnZvaWNlcw
+	ID string `json:"id,omitempty"`
+
+	// Name What is locked: 1 to 255 *bytes* of UTF-8 without control characters (U+0000 to U+001F, U+007F to U+009F),
+	// compared byte for byte and never normalised. `a`, `ab`, `a/` and `a/b` are four locks.
+	//
+	//
+	// Example: billing/invoices
+	Name Name `json:"name"`
+
+	// State `queued`: keeps a place in the queue. `held`: granted, and held until it is gone.
+	//
+	// Example: held
+	State LockState `json:"state"`
+
+	// FencingToken Only when held. Grows with every grant of the name and never changes while the lock is held. Below 2^53, so
+	// it is exact as a JSON number everywhere. Send it to the resource, which refuses one lower than the highest
+	// it has accepted.
+	//
+	//
+	// Example: 1834402758656042
+	FencingToken int64 `json:"fencing_token,omitempty"`
+
+	// Position The claims ahead. 0 when held, or when first and not yet granted.
+	//
+	// Example: 0
+	Position int `json:"position"`
+
+	// LeaseID The lease it was put on, or its own `id`. Only where `id` is.
+	//
+	// Example: k7Qm2vXc9TtZ0aYdW3uN5hAAAAAAAAAqYmlsbGluZy9pbnZvaWNlcw
+	LeaseID string `json:"lease_id,omitempty"`
+
+	// TTLSeconds Seconds that a lock or lease outlives its last renewal. From the cluster's minimum (2 or more) to the server's
+	// maximum (86400 by default): what is out of range is refused, with the range, never rounded silently.
+	//
+	//
+	// Example: 30
+	TTLSeconds TTLSeconds `json:"ttl_seconds"`
+
+	// RenewAfterSeconds Renew this often. A third of the TTL, at least 1.
+	//
+	// Example: 10
+	RenewAfterSeconds int64 `json:"renew_after_seconds"`
+
+	// HoldLeftSeconds Only where the server bounds how long a lock may be held (`--max-hold`): the whole seconds for which it will
+	// be renewed still. After them a renewal is refused with `409 max_hold_reached`.
+	//
+	//
+	// Example: 3540
+	HoldLeftSeconds *int64 `json:"hold_left_seconds,omitempty"`
+
+	// Principal Who claimed it, as the server's authentication has it. Only with authentication.
+	//
+	// Example: billing
+	Principal string `json:"principal,omitempty"`
+
+	// Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
+	// NUL.
+	//
+	//
+	// Example: worker-7
+	Holder Holder `json:"holder,omitempty"`
+
+	// Metadata Shown to others, never interpreted. Up to 16 pairs of strings, 2048 *bytes* of UTF-8 in all, keys and values
+	// together, any character but NUL.
+	//
+	//
+	// Example: {"build":"4711","host":"web-3"}
+	Metadata Metadata `json:"metadata,omitempty"`
 }
 
 // Lock A claim on a name, as its owner sees it.
@@ -280,6 +401,18 @@ type Lock struct {
 	// Example: 10
 	RenewAfterSeconds int64 `json:"renew_after_seconds"`
 
+	// HoldLeftSeconds Only where the server bounds how long a lock may be held (`--max-hold`): the whole seconds for which it will
+	// be renewed still. After them a renewal is refused with `409 max_hold_reached`.
+	//
+	//
+	// Example: 3540
+	HoldLeftSeconds *int64 `json:"hold_left_seconds,omitempty"`
+
+	// Principal Who claimed it, as the server's authentication has it. Only with authentication.
+	//
+	// Example: billing
+	Principal string `json:"principal,omitempty"`
+
 	// Holder Free text that says who claims: shown to others, proves nothing. Up to 255 *bytes* of UTF-8, any character but
 	// NUL.
 	//
@@ -295,7 +428,8 @@ type Lock struct {
 	Metadata Metadata `json:"metadata,omitempty"`
 }
 
-// LockHolder With `lock_held`. Who holds the lock; absent while the first in line is not yet granted.
+// LockHolder With `lock_held`. Who holds the lock; absent while the first in line is not yet granted, and for a principal
+// that may not `read` the name.
 type LockHolder struct {
 	// FencingToken The holder's fencing token.
 	//
@@ -315,12 +449,17 @@ type LockHolder struct {
 	//
 	// Example: {"build":"4711","host":"web-3"}
 	Metadata Metadata `json:"metadata,omitempty"`
+
+	// Principal Who holds it, as the server's authentication has it. Only with authentication.
+	//
+	// Example: billing
+	Principal string `json:"principal,omitempty"`
 }
 
 // LockList A page of claims.
 type LockList struct {
 	// Locks By name, and by order in the queue within a name.
-	Locks []Lock `json:"locks"`
+	Locks []ListedLock `json:"locks"`
 
 	// NextCursor Give it as `cursor` to get the page after this. Absent on the last.
 	//
@@ -400,6 +539,8 @@ type Name = string
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -407,18 +548,22 @@ type Name = string
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type Problem struct {
 	// Type A reference to the page about this kind of problem.
 	//
@@ -448,13 +593,19 @@ type Problem struct {
 	// Errors Each place of the request that is at fault. With `invalid_request`.
 	Errors []InputFault `json:"errors,omitempty"`
 
-	// Holder With `lock_held`. Who holds the lock; absent while the first in line is not yet granted.
+	// Holder With `lock_held`. Who holds the lock; absent while the first in line is not yet granted, and for a principal
+	// that may not `read` the name.
 	Holder *LockHolder `json:"holder,omitempty"`
 
 	// QueueLength With `lock_held`. The claims that wait, the holder's not among them.
 	//
 	// Example: 3
 	QueueLength *int `json:"queue_length,omitempty"`
+
+	// Reason With `lock_broken`. What the administrator gave as the reason.
+	//
+	// Example: host web-3 was taken out of service
+	Reason string `json:"reason,omitempty"`
 }
 
 // StreamEnd The data of an `ended` event. The stream ends; what it was about may well stand.
@@ -488,11 +639,13 @@ type LeaseID = string
 // LockID defines model for LockID.
 type LockID = string
 
-// IdempotencyKeyReused A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
+// Forbidden A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -500,18 +653,54 @@ type LockID = string
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
+type Forbidden = Problem
+
+// IdempotencyKeyReused A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
+// | code | status | done? | what happened |
+// |---|---|---|---|
+// | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
+// | `not_found` | 404 | no | no such path |
+// | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
+// | `lease_not_found` | 404 | no | no such lease stands |
+// | `method_not_allowed` | 405 | no | the path has other methods: see `Allow` |
+// | `request_timeout` | 408 | no | the body took too long to arrive |
+// | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
+// | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
+// | `payload_too_large` | 413 | no | the body is over 64 KiB |
+// | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
+// | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
+// | `internal` | 500 | unknown | a fault of the service |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
+// | `unavailable` | 503 | no | the store cannot be used now |
+// | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
+// | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
 type IdempotencyKeyReused = Problem
 
 // Internal A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
@@ -519,6 +708,8 @@ type IdempotencyKeyReused = Problem
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -526,18 +717,22 @@ type IdempotencyKeyReused = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type Internal = Problem
 
 // InvalidRequest A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
@@ -545,6 +740,8 @@ type Internal = Problem
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -552,18 +749,22 @@ type Internal = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type InvalidRequest = Problem
 
 // LeaseNotFound A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
@@ -571,6 +772,8 @@ type InvalidRequest = Problem
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -578,25 +781,63 @@ type InvalidRequest = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type LeaseNotFound = Problem
+
+// LockBroken A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
+//
+// | code | status | done? | what happened |
+// |---|---|---|---|
+// | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
+// | `not_found` | 404 | no | no such path |
+// | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
+// | `lease_not_found` | 404 | no | no such lease stands |
+// | `method_not_allowed` | 405 | no | the path has other methods: see `Allow` |
+// | `request_timeout` | 408 | no | the body took too long to arrive |
+// | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
+// | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
+// | `payload_too_large` | 413 | no | the body is over 64 KiB |
+// | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
+// | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
+// | `internal` | 500 | unknown | a fault of the service |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
+// | `unavailable` | 503 | no | the store cannot be used now |
+// | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
+// | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
+type LockBroken = Problem
 
 // LockHeld A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -604,18 +845,22 @@ type LeaseNotFound = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type LockHeld = Problem
 
 // LockNotFound A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
@@ -623,6 +868,8 @@ type LockHeld = Problem
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -630,25 +877,31 @@ type LockHeld = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type LockNotFound = Problem
 
-// LockQueued A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
+// MaxHoldReached A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -656,25 +909,31 @@ type LockNotFound = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
-type LockQueued = Problem
+type MaxHoldReached = Problem
 
 // MethodNotAllowed A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -682,18 +941,22 @@ type LockQueued = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type MethodNotAllowed = Problem
 
 // NotFound A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
@@ -701,6 +964,8 @@ type MethodNotAllowed = Problem
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -708,25 +973,63 @@ type MethodNotAllowed = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type NotFound = Problem
+
+// NotRenewable A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
+//
+// | code | status | done? | what happened |
+// |---|---|---|---|
+// | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
+// | `not_found` | 404 | no | no such path |
+// | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
+// | `lease_not_found` | 404 | no | no such lease stands |
+// | `method_not_allowed` | 405 | no | the path has other methods: see `Allow` |
+// | `request_timeout` | 408 | no | the body took too long to arrive |
+// | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
+// | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
+// | `payload_too_large` | 413 | no | the body is over 64 KiB |
+// | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
+// | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
+// | `internal` | 500 | unknown | a fault of the service |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
+// | `unavailable` | 503 | no | the store cannot be used now |
+// | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
+// | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
+type NotRenewable = Problem
 
 // PayloadTooLarge A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -734,18 +1037,22 @@ type NotFound = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type PayloadTooLarge = Problem
 
 // RequestTimeout A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
@@ -753,6 +1060,8 @@ type PayloadTooLarge = Problem
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -760,25 +1069,31 @@ type PayloadTooLarge = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type RequestTimeout = Problem
 
-// TooManyWaiters A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
+// TooManyClaims A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -786,25 +1101,159 @@ type RequestTimeout = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
+type TooManyClaims = Problem
+
+// TooManyLeases A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
-type TooManyWaiters = Problem
+// | code | status | done? | what happened |
+// |---|---|---|---|
+// | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
+// | `not_found` | 404 | no | no such path |
+// | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
+// | `lease_not_found` | 404 | no | no such lease stands |
+// | `method_not_allowed` | 405 | no | the path has other methods: see `Allow` |
+// | `request_timeout` | 408 | no | the body took too long to arrive |
+// | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
+// | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
+// | `payload_too_large` | 413 | no | the body is over 64 KiB |
+// | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
+// | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
+// | `internal` | 500 | unknown | a fault of the service |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
+// | `unavailable` | 503 | no | the store cannot be used now |
+// | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
+// | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
+type TooManyLeases = Problem
+
+// TooManyRequests A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
+//
+// | code | status | done? | what happened |
+// |---|---|---|---|
+// | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
+// | `not_found` | 404 | no | no such path |
+// | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
+// | `lease_not_found` | 404 | no | no such lease stands |
+// | `method_not_allowed` | 405 | no | the path has other methods: see `Allow` |
+// | `request_timeout` | 408 | no | the body took too long to arrive |
+// | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
+// | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
+// | `payload_too_large` | 413 | no | the body is over 64 KiB |
+// | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
+// | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
+// | `internal` | 500 | unknown | a fault of the service |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
+// | `unavailable` | 503 | no | the store cannot be used now |
+// | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
+// | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
+type TooManyRequests = Problem
+
+// TooManyStreams A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
+//
+// | code | status | done? | what happened |
+// |---|---|---|---|
+// | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
+// | `not_found` | 404 | no | no such path |
+// | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
+// | `lease_not_found` | 404 | no | no such lease stands |
+// | `method_not_allowed` | 405 | no | the path has other methods: see `Allow` |
+// | `request_timeout` | 408 | no | the body took too long to arrive |
+// | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
+// | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
+// | `payload_too_large` | 413 | no | the body is over 64 KiB |
+// | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
+// | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
+// | `internal` | 500 | unknown | a fault of the service |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
+// | `unavailable` | 503 | no | the store cannot be used now |
+// | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
+// | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
+type TooManyStreams = Problem
+
+// Unauthorized A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
+//
+// | code | status | done? | what happened |
+// |---|---|---|---|
+// | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
+// | `not_found` | 404 | no | no such path |
+// | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
+// | `lease_not_found` | 404 | no | no such lease stands |
+// | `method_not_allowed` | 405 | no | the path has other methods: see `Allow` |
+// | `request_timeout` | 408 | no | the body took too long to arrive |
+// | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
+// | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
+// | `payload_too_large` | 413 | no | the body is over 64 KiB |
+// | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
+// | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
+// | `internal` | 500 | unknown | a fault of the service |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
+// | `unavailable` | 503 | no | the store cannot be used now |
+// | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
+// | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
+// | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
+type Unauthorized = Problem
 
 // Unavailable A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
 //
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -812,18 +1261,22 @@ type TooManyWaiters = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type Unavailable = Problem
 
 // UnsupportedMediaType A failure, as RFC 9457 writes it. Branch on `code`; `title` and `detail` are for people and may be reworded.
@@ -831,6 +1284,8 @@ type Unavailable = Problem
 // | code | status | done? | what happened |
 // |---|---|---|---|
 // | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+// | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+// | `forbidden` | 403 | no | the principal may not do this with this name |
 // | `not_found` | 404 | no | no such path |
 // | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
 // | `lease_not_found` | 404 | no | no such lease stands |
@@ -838,18 +1293,22 @@ type Unavailable = Problem
 // | `request_timeout` | 408 | no | the body took too long to arrive |
 // | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
 // | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+// | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+// | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
 // | `payload_too_large` | 413 | no | the body is over 64 KiB |
 // | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
 // | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-// | `too_many_waiters` | 429 | no | the queue of this name is full |
+// | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+// | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+// | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+// | `too_many_streams` | 429 | no | as many streams are open as may be |
+// | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
 // | `internal` | 500 | unknown | a fault of the service |
-// | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+// | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
 // | `unavailable` | 503 | no | the store cannot be used now |
 // | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
 // | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
 // | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-//
-// Reserved: `lock_broken` (410) and `max_hold_reached` (409).
 type UnsupportedMediaType = Problem
 
 // KeepLeaseAliveParams defines parameters for KeepLeaseAlive.
@@ -883,6 +1342,12 @@ type CreateLockParams struct {
 	// `wait_seconds` and `queue`; a difference is `422 idempotency_key_reused`. With a `lease_id` and a key, the key
 	// decides.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// DeleteLockParams defines parameters for DeleteLock.
+type DeleteLockParams struct {
+	// Reason Why another's lock is broken: 1 to 255 *bytes* of UTF-8 without control characters. Its holder is told.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 }
 
 // GetLockParams defines parameters for GetLock.
@@ -1025,7 +1490,9 @@ type ClientInterface interface {
 	//
 	// The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
 	// on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-	// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`.
+	// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+	// lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
+	// one TTL after the last renewal that succeeded.
 	//
 	// Corresponds with PUT /leases/{id} (the `RenewLease` operationId).
 	RenewLease(ctx context.Context, id LeaseID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1051,6 +1518,9 @@ type ClientInterface interface {
 	// ListLocks List who holds and who waits
 	//
 	// Claims by name, and by order in the queue within a name. Looking never keeps a place and never renews.
+	//
+	// With authentication, claims on names that the principal has `read` or `admin` on are listed; their ids only with
+	// `admin`, and those of its own claims. A `name` or a `prefix` outside of them is `403 forbidden`.
 	//
 	// A page can be short, even empty, and yet have a `next_cursor`; the last page has none. A claim that stands
 	// throughout is listed exactly once.
@@ -1115,8 +1585,13 @@ type ClientInterface interface {
 	// `204` says that this call removed the claim. `404` says that there was nothing to remove: it was released
 	// before (perhaps by an earlier try of the same call), or its TTL ran out. A late repeat touches no later claim.
 	//
+	// With a `reason` it *breaks* the lock, whoever's it is: for administrators (`admin` on its name), who see the ids
+	// in `GET /locks`. The next in line is granted at once, while the former holder may not know yet: only fencing
+	// tokens keep it from the resource. It is told `410 lock_broken`, with the reason, at its next renewal or look,
+	// for a day. The service's audit log keeps who did it.
+	//
 	// Corresponds with DELETE /locks/{id} (the `DeleteLock` operationId).
-	DeleteLock(ctx context.Context, id LockID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DeleteLock(ctx context.Context, id LockID, params *DeleteLockParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetLock Look at a claim, or ask for it
 	//
@@ -1151,7 +1626,8 @@ type ClientInterface interface {
 
 	// Metrics Metrics for Prometheus
 	//
-	// Every metric in Prometheus' text format. No label holds a lock name, an id or a path.
+	// Every metric in Prometheus' text format. No label holds a lock name, an id or a path. With authentication this
+	// wants `read` on every name (`*`). A server with a listener of its own for administration answers here `404`.
 	//
 	// Corresponds with GET /metrics (the `Metrics` operationId).
 	Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1166,7 +1642,7 @@ type ClientInterface interface {
 	// Readyz Should this replica get requests
 	//
 	// `200` when a linearizable read of the store was answered lately and the replica is not going away. For
-	// balancers and readiness probes.
+	// balancers and readiness probes. It also says whether the server asks who is calling.
 	//
 	// Corresponds with GET /readyz (the `Readyz` operationId).
 	Readyz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1269,7 +1745,9 @@ func (c *Client) GetLease(ctx context.Context, id LeaseID, reqEditors ...Request
 //
 // The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
 // on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`.
+// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+// lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
+// one TTL after the last renewal that succeeded.
 //
 // Corresponds with PUT /leases/{id} (the `RenewLease` operationId).
 func (c *Client) RenewLease(ctx context.Context, id LeaseID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1315,6 +1793,9 @@ func (c *Client) KeepLeaseAlive(ctx context.Context, id LeaseID, params *KeepLea
 // ListLocks List who holds and who waits
 //
 // Claims by name, and by order in the queue within a name. Looking never keeps a place and never renews.
+//
+// With authentication, claims on names that the principal has `read` or `admin` on are listed; their ids only with
+// `admin`, and those of its own claims. A `name` or a `prefix` outside of them is `403 forbidden`.
 //
 // A page can be short, even empty, and yet have a `next_cursor`; the last page has none. A claim that stands
 // throughout is listed exactly once.
@@ -1409,9 +1890,14 @@ func (c *Client) CreateLock(ctx context.Context, params *CreateLockParams, body 
 // `204` says that this call removed the claim. `404` says that there was nothing to remove: it was released
 // before (perhaps by an earlier try of the same call), or its TTL ran out. A late repeat touches no later claim.
 //
+// With a `reason` it *breaks* the lock, whoever's it is: for administrators (`admin` on its name), who see the ids
+// in `GET /locks`. The next in line is granted at once, while the former holder may not know yet: only fencing
+// tokens keep it from the resource. It is told `410 lock_broken`, with the reason, at its next renewal or look,
+// for a day. The service's audit log keeps who did it.
+//
 // Corresponds with DELETE /locks/{id} (the `DeleteLock` operationId).
-func (c *Client) DeleteLock(ctx context.Context, id LockID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDeleteLockRequest(c.Server, id)
+func (c *Client) DeleteLock(ctx context.Context, id LockID, params *DeleteLockParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteLockRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1475,7 +1961,8 @@ func (c *Client) LockEvents(ctx context.Context, id LockID, params *LockEventsPa
 
 // Metrics Metrics for Prometheus
 //
-// Every metric in Prometheus' text format. No label holds a lock name, an id or a path.
+// Every metric in Prometheus' text format. No label holds a lock name, an id or a path. With authentication this
+// wants `read` on every name (`*`). A server with a listener of its own for administration answers here `404`.
 //
 // Corresponds with GET /metrics (the `Metrics` operationId).
 func (c *Client) Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1510,7 +1997,7 @@ func (c *Client) Openapi(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 // Readyz Should this replica get requests
 //
 // `200` when a linearizable read of the store was answered lately and the replica is not going away. For
-// balancers and readiness probes.
+// balancers and readiness probes. It also says whether the server asks who is calling.
 //
 // Corresponds with GET /readyz (the `Readyz` operationId).
 func (c *Client) Readyz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1901,7 +2388,7 @@ func NewCreateLockRequestWithBody(server string, params *CreateLockParams, conte
 }
 
 // NewDeleteLockRequest constructs an http.Request for the DeleteLock method
-func NewDeleteLockRequest(server string, id LockID) (*http.Request, error) {
+func NewDeleteLockRequest(server string, id LockID, params *DeleteLockParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -1924,6 +2411,33 @@ func NewDeleteLockRequest(server string, id LockID) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
@@ -2222,7 +2736,9 @@ type ClientWithResponsesInterface interface {
 	//
 	// The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
 	// on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-	// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`.
+	// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+	// lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
+	// one TTL after the last renewal that succeeded.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -2252,6 +2768,9 @@ type ClientWithResponsesInterface interface {
 	// ListLocksWithResponse List who holds and who waits
 	//
 	// Claims by name, and by order in the queue within a name. Looking never keeps a place and never renews.
+	//
+	// With authentication, claims on names that the principal has `read` or `admin` on are listed; their ids only with
+	// `admin`, and those of its own claims. A `name` or a `prefix` outside of them is `403 forbidden`.
 	//
 	// A page can be short, even empty, and yet have a `next_cursor`; the last page has none. A claim that stands
 	// throughout is listed exactly once.
@@ -2318,10 +2837,15 @@ type ClientWithResponsesInterface interface {
 	// `204` says that this call removed the claim. `404` says that there was nothing to remove: it was released
 	// before (perhaps by an earlier try of the same call), or its TTL ran out. A late repeat touches no later claim.
 	//
+	// With a `reason` it *breaks* the lock, whoever's it is: for administrators (`admin` on its name), who see the ids
+	// in `GET /locks`. The next in line is granted at once, while the former holder may not know yet: only fencing
+	// tokens keep it from the resource. It is told `410 lock_broken`, with the reason, at its next renewal or look,
+	// for a day. The service's audit log keeps who did it.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /locks/{id} (the `DeleteLock` operationId).
-	DeleteLockWithResponse(ctx context.Context, id LockID, reqEditors ...RequestEditorFn) (*DeleteLockResponse, error)
+	DeleteLockWithResponse(ctx context.Context, id LockID, params *DeleteLockParams, reqEditors ...RequestEditorFn) (*DeleteLockResponse, error)
 
 	// GetLockWithResponse Look at a claim, or ask for it
 	//
@@ -2360,7 +2884,8 @@ type ClientWithResponsesInterface interface {
 
 	// MetricsWithResponse Metrics for Prometheus
 	//
-	// Every metric in Prometheus' text format. No label holds a lock name, an id or a path.
+	// Every metric in Prometheus' text format. No label holds a lock name, an id or a path. With authentication this
+	// wants `read` on every name (`*`). A server with a listener of its own for administration answers here `404`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -2379,7 +2904,7 @@ type ClientWithResponsesInterface interface {
 	// ReadyzWithResponse Should this replica get requests
 	//
 	// `200` when a linearizable read of the store was answered lately and the replica is not going away. For
-	// balancers and readiness probes.
+	// balancers and readiness probes. It also says whether the server asks who is calling.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -2475,6 +3000,16 @@ type CreateLeaseResponse201Headers struct {
 	Location *string
 }
 
+// CreateLeaseResponse401Headers the declared response headers of an HTTP 401 response for CreateLease
+type CreateLeaseResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CreateLeaseResponse429Headers the declared response headers of an HTTP 429 response for CreateLease
+type CreateLeaseResponse429Headers struct {
+	RetryAfter *int
+}
+
 // CreateLeaseResponse503Headers the declared response headers of an HTTP 503 response for CreateLease
 type CreateLeaseResponse503Headers struct {
 	RetryAfter *int
@@ -2487,18 +3022,28 @@ type CreateLeaseResponse struct {
 	JSON201 *Lease
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyLeases
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
 	// Headers201 the parsed response headers for an HTTP 201 response
 	Headers201 *CreateLeaseResponse201Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CreateLeaseResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateLeaseResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *CreateLeaseResponse503Headers
 }
@@ -2511,6 +3056,16 @@ func (r CreateLeaseResponse) GetJSON201() *Lease {
 // GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r CreateLeaseResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r CreateLeaseResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r CreateLeaseResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
 }
 
 // GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
@@ -2526,6 +3081,11 @@ func (r CreateLeaseResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r CreateLeaseResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r CreateLeaseResponse) GetApplicationProblemJSON429() *TooManyLeases {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -2567,6 +3127,16 @@ func (r CreateLeaseResponse) ContentType() string {
 	return ""
 }
 
+// DeleteLeaseResponse401Headers the declared response headers of an HTTP 401 response for DeleteLease
+type DeleteLeaseResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// DeleteLeaseResponse429Headers the declared response headers of an HTTP 429 response for DeleteLease
+type DeleteLeaseResponse429Headers struct {
+	RetryAfter *int
+}
+
 // DeleteLeaseResponse503Headers the declared response headers of an HTTP 503 response for DeleteLease
 type DeleteLeaseResponse503Headers struct {
 	RetryAfter *int
@@ -2577,18 +3147,28 @@ type DeleteLeaseResponse struct {
 	HTTPResponse *http.Response
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *LeaseNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
+	// ApplicationProblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationProblemJSON410 *LockBroken
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyRequests
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *DeleteLeaseResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *DeleteLeaseResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *DeleteLeaseResponse503Headers
 }
@@ -2596,6 +3176,11 @@ type DeleteLeaseResponse struct {
 // GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r DeleteLeaseResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r DeleteLeaseResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -2608,6 +3193,11 @@ func (r DeleteLeaseResponse) GetApplicationProblemJSON408() *RequestTimeout {
 	return r.ApplicationProblemJSON408
 }
 
+// GetApplicationProblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r DeleteLeaseResponse) GetApplicationProblemJSON410() *LockBroken {
+	return r.ApplicationProblemJSON410
+}
+
 // GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
 func (r DeleteLeaseResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 	return r.ApplicationProblemJSON413
@@ -2616,6 +3206,11 @@ func (r DeleteLeaseResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r DeleteLeaseResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r DeleteLeaseResponse) GetApplicationProblemJSON429() *TooManyRequests {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -2662,6 +3257,16 @@ type GetLeaseResponse200Headers struct {
 	CacheControl *string
 }
 
+// GetLeaseResponse401Headers the declared response headers of an HTTP 401 response for GetLease
+type GetLeaseResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// GetLeaseResponse429Headers the declared response headers of an HTTP 429 response for GetLease
+type GetLeaseResponse429Headers struct {
+	RetryAfter *int
+}
+
 // GetLeaseResponse503Headers the declared response headers of an HTTP 503 response for GetLease
 type GetLeaseResponse503Headers struct {
 	RetryAfter *int
@@ -2674,20 +3279,30 @@ type GetLeaseResponse struct {
 	JSON200 *LeaseStatus
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *LeaseNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
+	// ApplicationProblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationProblemJSON410 *LockBroken
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyRequests
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *GetLeaseResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetLeaseResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetLeaseResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *GetLeaseResponse503Headers
 }
@@ -2702,6 +3317,11 @@ func (r GetLeaseResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
 }
 
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetLeaseResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
+}
+
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r GetLeaseResponse) GetApplicationProblemJSON404() *LeaseNotFound {
 	return r.ApplicationProblemJSON404
@@ -2712,6 +3332,11 @@ func (r GetLeaseResponse) GetApplicationProblemJSON408() *RequestTimeout {
 	return r.ApplicationProblemJSON408
 }
 
+// GetApplicationProblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r GetLeaseResponse) GetApplicationProblemJSON410() *LockBroken {
+	return r.ApplicationProblemJSON410
+}
+
 // GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
 func (r GetLeaseResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 	return r.ApplicationProblemJSON413
@@ -2720,6 +3345,11 @@ func (r GetLeaseResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r GetLeaseResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r GetLeaseResponse) GetApplicationProblemJSON429() *TooManyRequests {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -2766,8 +3396,18 @@ type RenewLeaseResponse200Headers struct {
 	FencingToken *int64
 }
 
+// RenewLeaseResponse401Headers the declared response headers of an HTTP 401 response for RenewLease
+type RenewLeaseResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
 // RenewLeaseResponse409Headers the declared response headers of an HTTP 409 response for RenewLease
 type RenewLeaseResponse409Headers struct {
+	RetryAfter *int
+}
+
+// RenewLeaseResponse429Headers the declared response headers of an HTTP 429 response for RenewLease
+type RenewLeaseResponse429Headers struct {
 	RetryAfter *int
 }
 
@@ -2783,24 +3423,34 @@ type RenewLeaseResponse struct {
 	JSON200 *Lease
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *LeaseNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
 	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
-	ApplicationProblemJSON409 *LockQueued
+	ApplicationProblemJSON409 *NotRenewable
+	// ApplicationProblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationProblemJSON410 *LockBroken
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyRequests
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *RenewLeaseResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RenewLeaseResponse401Headers
 	// Headers409 the parsed response headers for an HTTP 409 response
 	Headers409 *RenewLeaseResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RenewLeaseResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *RenewLeaseResponse503Headers
 }
@@ -2815,6 +3465,11 @@ func (r RenewLeaseResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
 }
 
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r RenewLeaseResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
+}
+
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r RenewLeaseResponse) GetApplicationProblemJSON404() *LeaseNotFound {
 	return r.ApplicationProblemJSON404
@@ -2826,8 +3481,13 @@ func (r RenewLeaseResponse) GetApplicationProblemJSON408() *RequestTimeout {
 }
 
 // GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
-func (r RenewLeaseResponse) GetApplicationProblemJSON409() *LockQueued {
+func (r RenewLeaseResponse) GetApplicationProblemJSON409() *NotRenewable {
 	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r RenewLeaseResponse) GetApplicationProblemJSON410() *LockBroken {
+	return r.ApplicationProblemJSON410
 }
 
 // GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
@@ -2838,6 +3498,11 @@ func (r RenewLeaseResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r RenewLeaseResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r RenewLeaseResponse) GetApplicationProblemJSON429() *TooManyRequests {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -2885,6 +3550,21 @@ type KeepLeaseAliveResponse200Headers struct {
 	XAccelBuffering *string
 }
 
+// KeepLeaseAliveResponse401Headers the declared response headers of an HTTP 401 response for KeepLeaseAlive
+type KeepLeaseAliveResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// KeepLeaseAliveResponse409Headers the declared response headers of an HTTP 409 response for KeepLeaseAlive
+type KeepLeaseAliveResponse409Headers struct {
+	RetryAfter *int
+}
+
+// KeepLeaseAliveResponse429Headers the declared response headers of an HTTP 429 response for KeepLeaseAlive
+type KeepLeaseAliveResponse429Headers struct {
+	RetryAfter *int
+}
+
 // KeepLeaseAliveResponse503Headers the declared response headers of an HTTP 503 response for KeepLeaseAlive
 type KeepLeaseAliveResponse503Headers struct {
 	RetryAfter *int
@@ -2895,20 +3575,34 @@ type KeepLeaseAliveResponse struct {
 	HTTPResponse *http.Response
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *LeaseNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *MaxHoldReached
+	// ApplicationProblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationProblemJSON410 *LockBroken
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyStreams
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *KeepLeaseAliveResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *KeepLeaseAliveResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *KeepLeaseAliveResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *KeepLeaseAliveResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *KeepLeaseAliveResponse503Headers
 }
@@ -2916,6 +3610,11 @@ type KeepLeaseAliveResponse struct {
 // GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r KeepLeaseAliveResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r KeepLeaseAliveResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -2928,6 +3627,16 @@ func (r KeepLeaseAliveResponse) GetApplicationProblemJSON408() *RequestTimeout {
 	return r.ApplicationProblemJSON408
 }
 
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r KeepLeaseAliveResponse) GetApplicationProblemJSON409() *MaxHoldReached {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r KeepLeaseAliveResponse) GetApplicationProblemJSON410() *LockBroken {
+	return r.ApplicationProblemJSON410
+}
+
 // GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
 func (r KeepLeaseAliveResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 	return r.ApplicationProblemJSON413
@@ -2936,6 +3645,11 @@ func (r KeepLeaseAliveResponse) GetApplicationProblemJSON413() *PayloadTooLarge 
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r KeepLeaseAliveResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r KeepLeaseAliveResponse) GetApplicationProblemJSON429() *TooManyStreams {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -2982,6 +3696,16 @@ type ListLocksResponse200Headers struct {
 	CacheControl *string
 }
 
+// ListLocksResponse401Headers the declared response headers of an HTTP 401 response for ListLocks
+type ListLocksResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ListLocksResponse429Headers the declared response headers of an HTTP 429 response for ListLocks
+type ListLocksResponse429Headers struct {
+	RetryAfter *int
+}
+
 // ListLocksResponse503Headers the declared response headers of an HTTP 503 response for ListLocks
 type ListLocksResponse503Headers struct {
 	RetryAfter *int
@@ -2994,18 +3718,28 @@ type ListLocksResponse struct {
 	JSON200 *LockList
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyRequests
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *ListLocksResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListLocksResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListLocksResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *ListLocksResponse503Headers
 }
@@ -3018,6 +3752,16 @@ func (r ListLocksResponse) GetJSON200() *LockList {
 // GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r ListLocksResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListLocksResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ListLocksResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
 }
 
 // GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
@@ -3033,6 +3777,11 @@ func (r ListLocksResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r ListLocksResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ListLocksResponse) GetApplicationProblemJSON429() *TooManyRequests {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -3088,6 +3837,11 @@ type CreateLockResponse202Headers struct {
 	RetryAfter         *int
 }
 
+// CreateLockResponse401Headers the declared response headers of an HTTP 401 response for CreateLock
+type CreateLockResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
 // CreateLockResponse409Headers the declared response headers of an HTTP 409 response for CreateLock
 type CreateLockResponse409Headers struct {
 	RetryAfter *int
@@ -3112,6 +3866,10 @@ type CreateLockResponse struct {
 	JSON202 *Lock
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *LeaseNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
@@ -3125,7 +3883,7 @@ type CreateLockResponse struct {
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *IdempotencyKeyReused
 	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
-	ApplicationProblemJSON429 *TooManyWaiters
+	ApplicationProblemJSON429 *TooManyClaims
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
@@ -3134,6 +3892,8 @@ type CreateLockResponse struct {
 	Headers201 *CreateLockResponse201Headers
 	// Headers202 the parsed response headers for an HTTP 202 response
 	Headers202 *CreateLockResponse202Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CreateLockResponse401Headers
 	// Headers409 the parsed response headers for an HTTP 409 response
 	Headers409 *CreateLockResponse409Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -3155,6 +3915,16 @@ func (r CreateLockResponse) GetJSON202() *Lock {
 // GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r CreateLockResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r CreateLockResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r CreateLockResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -3188,7 +3958,7 @@ func (r CreateLockResponse) GetApplicationProblemJSON422() *IdempotencyKeyReused
 }
 
 // GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
-func (r CreateLockResponse) GetApplicationProblemJSON429() *TooManyWaiters {
+func (r CreateLockResponse) GetApplicationProblemJSON429() *TooManyClaims {
 	return r.ApplicationProblemJSON429
 }
 
@@ -3231,6 +4001,16 @@ func (r CreateLockResponse) ContentType() string {
 	return ""
 }
 
+// DeleteLockResponse401Headers the declared response headers of an HTTP 401 response for DeleteLock
+type DeleteLockResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// DeleteLockResponse429Headers the declared response headers of an HTTP 429 response for DeleteLock
+type DeleteLockResponse429Headers struct {
+	RetryAfter *int
+}
+
 // DeleteLockResponse503Headers the declared response headers of an HTTP 503 response for DeleteLock
 type DeleteLockResponse503Headers struct {
 	RetryAfter *int
@@ -3241,18 +4021,30 @@ type DeleteLockResponse struct {
 	HTTPResponse *http.Response
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *LockNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
+	// ApplicationProblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationProblemJSON410 *LockBroken
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyRequests
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *DeleteLockResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *DeleteLockResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *DeleteLockResponse503Headers
 }
@@ -3260,6 +4052,16 @@ type DeleteLockResponse struct {
 // GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r DeleteLockResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r DeleteLockResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r DeleteLockResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -3272,6 +4074,11 @@ func (r DeleteLockResponse) GetApplicationProblemJSON408() *RequestTimeout {
 	return r.ApplicationProblemJSON408
 }
 
+// GetApplicationProblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r DeleteLockResponse) GetApplicationProblemJSON410() *LockBroken {
+	return r.ApplicationProblemJSON410
+}
+
 // GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
 func (r DeleteLockResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 	return r.ApplicationProblemJSON413
@@ -3280,6 +4087,11 @@ func (r DeleteLockResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r DeleteLockResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r DeleteLockResponse) GetApplicationProblemJSON429() *TooManyRequests {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -3327,6 +4139,21 @@ type GetLockResponse200Headers struct {
 	FencingToken *int64
 }
 
+// GetLockResponse401Headers the declared response headers of an HTTP 401 response for GetLock
+type GetLockResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// GetLockResponse409Headers the declared response headers of an HTTP 409 response for GetLock
+type GetLockResponse409Headers struct {
+	RetryAfter *int
+}
+
+// GetLockResponse429Headers the declared response headers of an HTTP 429 response for GetLock
+type GetLockResponse429Headers struct {
+	RetryAfter *int
+}
+
 // GetLockResponse503Headers the declared response headers of an HTTP 503 response for GetLock
 type GetLockResponse503Headers struct {
 	RetryAfter *int
@@ -3339,20 +4166,34 @@ type GetLockResponse struct {
 	JSON200 *Lock
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *LockNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *MaxHoldReached
+	// ApplicationProblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationProblemJSON410 *LockBroken
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyRequests
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *GetLockResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetLockResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *GetLockResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetLockResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *GetLockResponse503Headers
 }
@@ -3367,6 +4208,11 @@ func (r GetLockResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
 }
 
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetLockResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
+}
+
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r GetLockResponse) GetApplicationProblemJSON404() *LockNotFound {
 	return r.ApplicationProblemJSON404
@@ -3377,6 +4223,16 @@ func (r GetLockResponse) GetApplicationProblemJSON408() *RequestTimeout {
 	return r.ApplicationProblemJSON408
 }
 
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r GetLockResponse) GetApplicationProblemJSON409() *MaxHoldReached {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r GetLockResponse) GetApplicationProblemJSON410() *LockBroken {
+	return r.ApplicationProblemJSON410
+}
+
 // GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
 func (r GetLockResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 	return r.ApplicationProblemJSON413
@@ -3385,6 +4241,11 @@ func (r GetLockResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r GetLockResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r GetLockResponse) GetApplicationProblemJSON429() *TooManyRequests {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -3432,6 +4293,21 @@ type LockEventsResponse200Headers struct {
 	XAccelBuffering *string
 }
 
+// LockEventsResponse401Headers the declared response headers of an HTTP 401 response for LockEvents
+type LockEventsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// LockEventsResponse409Headers the declared response headers of an HTTP 409 response for LockEvents
+type LockEventsResponse409Headers struct {
+	RetryAfter *int
+}
+
+// LockEventsResponse429Headers the declared response headers of an HTTP 429 response for LockEvents
+type LockEventsResponse429Headers struct {
+	RetryAfter *int
+}
+
 // LockEventsResponse503Headers the declared response headers of an HTTP 503 response for LockEvents
 type LockEventsResponse503Headers struct {
 	RetryAfter *int
@@ -3442,20 +4318,34 @@ type LockEventsResponse struct {
 	HTTPResponse *http.Response
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *LockNotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *MaxHoldReached
+	// ApplicationProblemJSON410 the response for an HTTP 410 `application/problem+json` response
+	ApplicationProblemJSON410 *LockBroken
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyStreams
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
 	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationProblemJSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *LockEventsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *LockEventsResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *LockEventsResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *LockEventsResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *LockEventsResponse503Headers
 }
@@ -3463,6 +4353,11 @@ type LockEventsResponse struct {
 // GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r LockEventsResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r LockEventsResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
 }
 
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
@@ -3475,6 +4370,16 @@ func (r LockEventsResponse) GetApplicationProblemJSON408() *RequestTimeout {
 	return r.ApplicationProblemJSON408
 }
 
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r LockEventsResponse) GetApplicationProblemJSON409() *MaxHoldReached {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON410 returns the response for an HTTP 410 `application/problem+json` response
+func (r LockEventsResponse) GetApplicationProblemJSON410() *LockBroken {
+	return r.ApplicationProblemJSON410
+}
+
 // GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
 func (r LockEventsResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 	return r.ApplicationProblemJSON413
@@ -3483,6 +4388,11 @@ func (r LockEventsResponse) GetApplicationProblemJSON413() *PayloadTooLarge {
 // GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
 func (r LockEventsResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r LockEventsResponse) GetApplicationProblemJSON429() *TooManyStreams {
+	return r.ApplicationProblemJSON429
 }
 
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
@@ -3529,26 +4439,72 @@ type MetricsResponse200Headers struct {
 	CacheControl *string
 }
 
+// MetricsResponse401Headers the declared response headers of an HTTP 401 response for Metrics
+type MetricsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// MetricsResponse429Headers the declared response headers of an HTTP 429 response for Metrics
+type MetricsResponse429Headers struct {
+	RetryAfter *int
+}
+
+// MetricsResponse503Headers the declared response headers of an HTTP 503 response for Metrics
+type MetricsResponse503Headers struct {
+	RetryAfter *int
+}
+
 type MetricsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *InvalidRequest
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthorized
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
 	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
 	ApplicationProblemJSON408 *RequestTimeout
 	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
 	ApplicationProblemJSON413 *PayloadTooLarge
 	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
 	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationProblemJSON429 *TooManyRequests
 	// ApplicationProblemJSON500 the response for an HTTP 500 `application/problem+json` response
 	ApplicationProblemJSON500 *Internal
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unavailable
 	// Headers200 the parsed response headers for an HTTP 200 response
 	Headers200 *MetricsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *MetricsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *MetricsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *MetricsResponse503Headers
 }
 
 // GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
 func (r MetricsResponse) GetApplicationProblemJSON400() *InvalidRequest {
 	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r MetricsResponse) GetApplicationProblemJSON401() *Unauthorized {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r MetricsResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r MetricsResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
 }
 
 // GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
@@ -3566,9 +4522,19 @@ func (r MetricsResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
 	return r.ApplicationProblemJSON415
 }
 
+// GetApplicationProblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r MetricsResponse) GetApplicationProblemJSON429() *TooManyRequests {
+	return r.ApplicationProblemJSON429
+}
+
 // GetApplicationProblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
 func (r MetricsResponse) GetApplicationProblemJSON500() *Internal {
 	return r.ApplicationProblemJSON500
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r MetricsResponse) GetApplicationProblemJSON503() *Unavailable {
+	return r.ApplicationProblemJSON503
 }
 
 // GetBody returns the raw response body bytes
@@ -3863,7 +4829,9 @@ func (c *ClientWithResponses) GetLeaseWithResponse(ctx context.Context, id Lease
 //
 // The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
 // on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`.
+// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+// lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
+// one TTL after the last renewal that succeeded.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -3905,6 +4873,9 @@ func (c *ClientWithResponses) KeepLeaseAliveWithResponse(ctx context.Context, id
 // ListLocksWithResponse List who holds and who waits
 //
 // Claims by name, and by order in the queue within a name. Looking never keeps a place and never renews.
+//
+// With authentication, claims on names that the principal has `read` or `admin` on are listed; their ids only with
+// `admin`, and those of its own claims. A `name` or a `prefix` outside of them is `403 forbidden`.
 //
 // A page can be short, even empty, and yet have a `next_cursor`; the last page has none. A claim that stands
 // throughout is listed exactly once.
@@ -3989,11 +4960,16 @@ func (c *ClientWithResponses) CreateLockWithResponse(ctx context.Context, params
 // `204` says that this call removed the claim. `404` says that there was nothing to remove: it was released
 // before (perhaps by an earlier try of the same call), or its TTL ran out. A late repeat touches no later claim.
 //
+// With a `reason` it *breaks* the lock, whoever's it is: for administrators (`admin` on its name), who see the ids
+// in `GET /locks`. The next in line is granted at once, while the former holder may not know yet: only fencing
+// tokens keep it from the resource. It is told `410 lock_broken`, with the reason, at its next renewal or look,
+// for a day. The service's audit log keeps who did it.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /locks/{id} (the `DeleteLock` operationId).
-func (c *ClientWithResponses) DeleteLockWithResponse(ctx context.Context, id LockID, reqEditors ...RequestEditorFn) (*DeleteLockResponse, error) {
-	rsp, err := c.DeleteLock(ctx, id, reqEditors...)
+func (c *ClientWithResponses) DeleteLockWithResponse(ctx context.Context, id LockID, params *DeleteLockParams, reqEditors ...RequestEditorFn) (*DeleteLockResponse, error) {
+	rsp, err := c.DeleteLock(ctx, id, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -4049,7 +5025,8 @@ func (c *ClientWithResponses) LockEventsWithResponse(ctx context.Context, id Loc
 
 // MetricsWithResponse Metrics for Prometheus
 //
-// Every metric in Prometheus' text format. No label holds a lock name, an id or a path.
+// Every metric in Prometheus' text format. No label holds a lock name, an id or a path. With authentication this
+// wants `read` on every name (`*`). A server with a listener of its own for administration answers here `404`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -4080,7 +5057,7 @@ func (c *ClientWithResponses) OpenapiWithResponse(ctx context.Context, reqEditor
 // ReadyzWithResponse Should this replica get requests
 //
 // `200` when a linearizable read of the store was answered lately and the replica is not going away. For
-// balancers and readiness probes.
+// balancers and readiness probes. It also says whether the server asks who is calling.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -4195,6 +5172,20 @@ func ParseCreateLeaseResponse(rsp *http.Response) (*CreateLeaseResponse, error) 
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
 		var dest RequestTimeout
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4215,6 +5206,13 @@ func ParseCreateLeaseResponse(rsp *http.Response) (*CreateLeaseResponse, error) 
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyLeases
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -4243,6 +5241,26 @@ func ParseCreateLeaseResponse(rsp *http.Response) (*CreateLeaseResponse, error) 
 			headers.Location = &value
 		}
 		response.Headers201 = &headers
+	case rsp.StatusCode == 401:
+		var headers CreateLeaseResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers CreateLeaseResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers CreateLeaseResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -4282,6 +5300,13 @@ func ParseDeleteLeaseResponse(rsp *http.Response) (*DeleteLeaseResponse, error) 
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest LeaseNotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4296,6 +5321,13 @@ func ParseDeleteLeaseResponse(rsp *http.Response) (*DeleteLeaseResponse, error) 
 		}
 		response.ApplicationProblemJSON408 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest LockBroken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON410 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest PayloadTooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4309,6 +5341,13 @@ func ParseDeleteLeaseResponse(rsp *http.Response) (*DeleteLeaseResponse, error) 
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -4327,6 +5366,26 @@ func ParseDeleteLeaseResponse(rsp *http.Response) (*DeleteLeaseResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 401:
+		var headers DeleteLeaseResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers DeleteLeaseResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers DeleteLeaseResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -4370,6 +5429,13 @@ func ParseGetLeaseResponse(rsp *http.Response) (*GetLeaseResponse, error) {
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest LeaseNotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4384,6 +5450,13 @@ func ParseGetLeaseResponse(rsp *http.Response) (*GetLeaseResponse, error) {
 		}
 		response.ApplicationProblemJSON408 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest LockBroken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON410 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest PayloadTooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4397,6 +5470,13 @@ func ParseGetLeaseResponse(rsp *http.Response) (*GetLeaseResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -4425,6 +5505,26 @@ func ParseGetLeaseResponse(rsp *http.Response) (*GetLeaseResponse, error) {
 			headers.CacheControl = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers GetLeaseResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers GetLeaseResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetLeaseResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -4468,6 +5568,13 @@ func ParseRenewLeaseResponse(rsp *http.Response) (*RenewLeaseResponse, error) {
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest LeaseNotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4483,11 +5590,18 @@ func ParseRenewLeaseResponse(rsp *http.Response) (*RenewLeaseResponse, error) {
 		response.ApplicationProblemJSON408 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
-		var dest LockQueued
+		var dest NotRenewable
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest LockBroken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON410 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest PayloadTooLarge
@@ -4502,6 +5616,13 @@ func ParseRenewLeaseResponse(rsp *http.Response) (*RenewLeaseResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -4530,6 +5651,16 @@ func ParseRenewLeaseResponse(rsp *http.Response) (*RenewLeaseResponse, error) {
 			headers.FencingToken = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers RenewLeaseResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
 	case rsp.StatusCode == 409:
 		var headers RenewLeaseResponse409Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -4540,6 +5671,16 @@ func ParseRenewLeaseResponse(rsp *http.Response) (*RenewLeaseResponse, error) {
 			headers.RetryAfter = &value
 		}
 		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers RenewLeaseResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers RenewLeaseResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -4576,6 +5717,13 @@ func ParseKeepLeaseAliveResponse(rsp *http.Response) (*KeepLeaseAliveResponse, e
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest LeaseNotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4590,6 +5738,20 @@ func ParseKeepLeaseAliveResponse(rsp *http.Response) (*KeepLeaseAliveResponse, e
 		}
 		response.ApplicationProblemJSON408 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest MaxHoldReached
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest LockBroken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON410 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest PayloadTooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4603,6 +5765,13 @@ func ParseKeepLeaseAliveResponse(rsp *http.Response) (*KeepLeaseAliveResponse, e
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyStreams
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -4638,6 +5807,36 @@ func ParseKeepLeaseAliveResponse(rsp *http.Response) (*KeepLeaseAliveResponse, e
 			headers.XAccelBuffering = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers KeepLeaseAliveResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers KeepLeaseAliveResponse409Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers KeepLeaseAliveResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers KeepLeaseAliveResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -4681,6 +5880,20 @@ func ParseListLocksResponse(rsp *http.Response) (*ListLocksResponse, error) {
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
 		var dest RequestTimeout
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4701,6 +5914,13 @@ func ParseListLocksResponse(rsp *http.Response) (*ListLocksResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -4729,6 +5949,26 @@ func ParseListLocksResponse(rsp *http.Response) (*ListLocksResponse, error) {
 			headers.CacheControl = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ListLocksResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ListLocksResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListLocksResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -4779,6 +6019,20 @@ func ParseCreateLockResponse(rsp *http.Response) (*CreateLockResponse, error) {
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest LeaseNotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4822,7 +6076,7 @@ func ParseCreateLockResponse(rsp *http.Response) (*CreateLockResponse, error) {
 		response.ApplicationProblemJSON422 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
-		var dest TooManyWaiters
+		var dest TooManyClaims
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -4893,6 +6147,16 @@ func ParseCreateLockResponse(rsp *http.Response) (*CreateLockResponse, error) {
 			headers.RetryAfter = &value
 		}
 		response.Headers202 = &headers
+	case rsp.StatusCode == 401:
+		var headers CreateLockResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
 	case rsp.StatusCode == 409:
 		var headers CreateLockResponse409Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -4952,6 +6216,20 @@ func ParseDeleteLockResponse(rsp *http.Response) (*DeleteLockResponse, error) {
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest LockNotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4966,6 +6244,13 @@ func ParseDeleteLockResponse(rsp *http.Response) (*DeleteLockResponse, error) {
 		}
 		response.ApplicationProblemJSON408 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest LockBroken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON410 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest PayloadTooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -4979,6 +6264,13 @@ func ParseDeleteLockResponse(rsp *http.Response) (*DeleteLockResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -4997,6 +6289,26 @@ func ParseDeleteLockResponse(rsp *http.Response) (*DeleteLockResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 401:
+		var headers DeleteLockResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers DeleteLockResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers DeleteLockResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -5040,6 +6352,13 @@ func ParseGetLockResponse(rsp *http.Response) (*GetLockResponse, error) {
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest LockNotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -5054,6 +6373,20 @@ func ParseGetLockResponse(rsp *http.Response) (*GetLockResponse, error) {
 		}
 		response.ApplicationProblemJSON408 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest MaxHoldReached
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest LockBroken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON410 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest PayloadTooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -5067,6 +6400,13 @@ func ParseGetLockResponse(rsp *http.Response) (*GetLockResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -5102,6 +6442,36 @@ func ParseGetLockResponse(rsp *http.Response) (*GetLockResponse, error) {
 			headers.FencingToken = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers GetLockResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers GetLockResponse409Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers GetLockResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetLockResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -5138,6 +6508,13 @@ func ParseLockEventsResponse(rsp *http.Response) (*LockEventsResponse, error) {
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest LockNotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -5152,6 +6529,20 @@ func ParseLockEventsResponse(rsp *http.Response) (*LockEventsResponse, error) {
 		}
 		response.ApplicationProblemJSON408 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest MaxHoldReached
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 410:
+		var dest LockBroken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON410 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest PayloadTooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -5165,6 +6556,13 @@ func ParseLockEventsResponse(rsp *http.Response) (*LockEventsResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyStreams
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
@@ -5200,6 +6598,36 @@ func ParseLockEventsResponse(rsp *http.Response) (*LockEventsResponse, error) {
 			headers.XAccelBuffering = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers LockEventsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers LockEventsResponse409Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers LockEventsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers LockEventsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -5236,6 +6664,27 @@ func ParseMetricsResponse(rsp *http.Response) (*MetricsResponse, error) {
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
 		var dest RequestTimeout
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -5257,12 +6706,26 @@ func ParseMetricsResponse(rsp *http.Response) (*MetricsResponse, error) {
 		}
 		response.ApplicationProblemJSON415 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyRequests
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON429 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
 		var dest Internal
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.ApplicationProblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
 
 	}
 
@@ -5277,6 +6740,36 @@ func ParseMetricsResponse(rsp *http.Response) (*MetricsResponse, error) {
 			headers.CacheControl = &value
 		}
 		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers MetricsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers MetricsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers MetricsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
 	}
 
 	return response, nil
@@ -5475,7 +6968,7 @@ type ServerInterface interface {
 	CreateLock(w http.ResponseWriter, r *http.Request, params CreateLockParams)
 	// DeleteLock Release a lock, or leave the queue
 	// (DELETE /locks/{id})
-	DeleteLock(w http.ResponseWriter, r *http.Request, id LockID)
+	DeleteLock(w http.ResponseWriter, r *http.Request, id LockID, params DeleteLockParams)
 	// GetLock Look at a claim, or ask for it
 	// (GET /locks/{id})
 	GetLock(w http.ResponseWriter, r *http.Request, id LockID, params GetLockParams)
@@ -5547,7 +7040,7 @@ func (_ Unimplemented) CreateLock(w http.ResponseWriter, r *http.Request, params
 
 // DeleteLock Release a lock, or leave the queue
 // (DELETE /locks/{id})
-func (_ Unimplemented) DeleteLock(w http.ResponseWriter, r *http.Request, id LockID) {
+func (_ Unimplemented) DeleteLock(w http.ResponseWriter, r *http.Request, id LockID, params DeleteLockParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -5887,8 +7380,24 @@ func (siw *ServerInterfaceWrapper) DeleteLock(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteLockParams
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteLock(w, r, id)
+		siw.Handler.DeleteLock(w, r, id, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6191,6 +7700,8 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	return r
 }
 
+type ForbiddenApplicationProblemPlusJSONResponse Problem
+
 type IdempotencyKeyReusedApplicationProblemPlusJSONResponse Problem
 
 type InternalApplicationProblemPlusJSONResponse Problem
@@ -6198,6 +7709,8 @@ type InternalApplicationProblemPlusJSONResponse Problem
 type InvalidRequestApplicationProblemPlusJSONResponse Problem
 
 type LeaseNotFoundApplicationProblemPlusJSONResponse Problem
+
+type LockBrokenApplicationProblemPlusJSONResponse Problem
 
 type LockHeldResponseHeaders struct {
 	RetryAfter *int
@@ -6210,13 +7723,13 @@ type LockHeldApplicationProblemPlusJSONResponse struct {
 
 type LockNotFoundApplicationProblemPlusJSONResponse Problem
 
-type LockQueuedResponseHeaders struct {
+type MaxHoldReachedResponseHeaders struct {
 	RetryAfter *int
 }
-type LockQueuedApplicationProblemPlusJSONResponse struct {
+type MaxHoldReachedApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
-	Headers LockQueuedResponseHeaders
+	Headers MaxHoldReachedResponseHeaders
 }
 
 type MethodNotAllowedResponseHeaders struct {
@@ -6230,17 +7743,62 @@ type MethodNotAllowedApplicationProblemPlusJSONResponse struct {
 
 type NotFoundApplicationProblemPlusJSONResponse Problem
 
+type NotRenewableResponseHeaders struct {
+	RetryAfter *int
+}
+type NotRenewableApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers NotRenewableResponseHeaders
+}
+
 type PayloadTooLargeApplicationProblemPlusJSONResponse Problem
 
 type RequestTimeoutApplicationProblemPlusJSONResponse Problem
 
-type TooManyWaitersResponseHeaders struct {
+type TooManyClaimsResponseHeaders struct {
 	RetryAfter *int
 }
-type TooManyWaitersApplicationProblemPlusJSONResponse struct {
+type TooManyClaimsApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
-	Headers TooManyWaitersResponseHeaders
+	Headers TooManyClaimsResponseHeaders
+}
+
+type TooManyLeasesResponseHeaders struct {
+	RetryAfter *int
+}
+type TooManyLeasesApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers TooManyLeasesResponseHeaders
+}
+
+type TooManyRequestsResponseHeaders struct {
+	RetryAfter *int
+}
+type TooManyRequestsApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers TooManyRequestsResponseHeaders
+}
+
+type TooManyStreamsResponseHeaders struct {
+	RetryAfter *int
+}
+type TooManyStreamsApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers TooManyStreamsResponseHeaders
+}
+
+type UnauthorizedResponseHeaders struct {
+	WWWAuthenticate *string
+}
+type UnauthorizedApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers UnauthorizedResponseHeaders
 }
 
 type UnavailableResponseHeaders struct {
@@ -6413,6 +7971,41 @@ func (response CreateLease400ApplicationProblemPlusJSONResponse) VisitCreateLeas
 	return err
 }
 
+type CreateLease401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateLease401ApplicationProblemPlusJSONResponse) VisitCreateLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateLease403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response CreateLease403ApplicationProblemPlusJSONResponse) VisitCreateLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateLease408ApplicationProblemPlusJSONResponse struct {
 	RequestTimeoutApplicationProblemPlusJSONResponse
 }
@@ -6457,6 +8050,25 @@ func (response CreateLease415ApplicationProblemPlusJSONResponse) VisitCreateLeas
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateLease429ApplicationProblemPlusJSONResponse struct {
+	TooManyLeasesApplicationProblemPlusJSONResponse
+}
+
+func (response CreateLease429ApplicationProblemPlusJSONResponse) VisitCreateLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6528,6 +8140,25 @@ func (response DeleteLease400ApplicationProblemPlusJSONResponse) VisitDeleteLeas
 	return err
 }
 
+type DeleteLease401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteLease401ApplicationProblemPlusJSONResponse) VisitDeleteLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteLease404ApplicationProblemPlusJSONResponse struct {
 	LeaseNotFoundApplicationProblemPlusJSONResponse
 }
@@ -6560,6 +8191,22 @@ func (response DeleteLease408ApplicationProblemPlusJSONResponse) VisitDeleteLeas
 	return err
 }
 
+type DeleteLease410ApplicationProblemPlusJSONResponse struct {
+	LockBrokenApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteLease410ApplicationProblemPlusJSONResponse) VisitDeleteLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteLease413ApplicationProblemPlusJSONResponse struct {
 	PayloadTooLargeApplicationProblemPlusJSONResponse
 }
@@ -6588,6 +8235,25 @@ func (response DeleteLease415ApplicationProblemPlusJSONResponse) VisitDeleteLeas
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteLease429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteLease429ApplicationProblemPlusJSONResponse) VisitDeleteLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6675,6 +8341,25 @@ func (response GetLease400ApplicationProblemPlusJSONResponse) VisitGetLeaseRespo
 	return err
 }
 
+type GetLease401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetLease401ApplicationProblemPlusJSONResponse) VisitGetLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetLease404ApplicationProblemPlusJSONResponse struct {
 	LeaseNotFoundApplicationProblemPlusJSONResponse
 }
@@ -6707,6 +8392,22 @@ func (response GetLease408ApplicationProblemPlusJSONResponse) VisitGetLeaseRespo
 	return err
 }
 
+type GetLease410ApplicationProblemPlusJSONResponse struct {
+	LockBrokenApplicationProblemPlusJSONResponse
+}
+
+func (response GetLease410ApplicationProblemPlusJSONResponse) VisitGetLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetLease413ApplicationProblemPlusJSONResponse struct {
 	PayloadTooLargeApplicationProblemPlusJSONResponse
 }
@@ -6735,6 +8436,25 @@ func (response GetLease415ApplicationProblemPlusJSONResponse) VisitGetLeaseRespo
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetLease429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetLease429ApplicationProblemPlusJSONResponse) VisitGetLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6822,6 +8542,25 @@ func (response RenewLease400ApplicationProblemPlusJSONResponse) VisitRenewLeaseR
 	return err
 }
 
+type RenewLease401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response RenewLease401ApplicationProblemPlusJSONResponse) VisitRenewLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RenewLease404ApplicationProblemPlusJSONResponse struct {
 	LeaseNotFoundApplicationProblemPlusJSONResponse
 }
@@ -6855,7 +8594,7 @@ func (response RenewLease408ApplicationProblemPlusJSONResponse) VisitRenewLeaseR
 }
 
 type RenewLease409ApplicationProblemPlusJSONResponse struct {
-	LockQueuedApplicationProblemPlusJSONResponse
+	NotRenewableApplicationProblemPlusJSONResponse
 }
 
 func (response RenewLease409ApplicationProblemPlusJSONResponse) VisitRenewLeaseResponse(w http.ResponseWriter) error {
@@ -6869,6 +8608,22 @@ func (response RenewLease409ApplicationProblemPlusJSONResponse) VisitRenewLeaseR
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RenewLease410ApplicationProblemPlusJSONResponse struct {
+	LockBrokenApplicationProblemPlusJSONResponse
+}
+
+func (response RenewLease410ApplicationProblemPlusJSONResponse) VisitRenewLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6901,6 +8656,25 @@ func (response RenewLease415ApplicationProblemPlusJSONResponse) VisitRenewLeaseR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RenewLease429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response RenewLease429ApplicationProblemPlusJSONResponse) VisitRenewLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7020,6 +8794,25 @@ func (response KeepLeaseAlive400ApplicationProblemPlusJSONResponse) VisitKeepLea
 	return err
 }
 
+type KeepLeaseAlive401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response KeepLeaseAlive401ApplicationProblemPlusJSONResponse) VisitKeepLeaseAliveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type KeepLeaseAlive404ApplicationProblemPlusJSONResponse struct {
 	LeaseNotFoundApplicationProblemPlusJSONResponse
 }
@@ -7052,6 +8845,41 @@ func (response KeepLeaseAlive408ApplicationProblemPlusJSONResponse) VisitKeepLea
 	return err
 }
 
+type KeepLeaseAlive409ApplicationProblemPlusJSONResponse struct {
+	MaxHoldReachedApplicationProblemPlusJSONResponse
+}
+
+func (response KeepLeaseAlive409ApplicationProblemPlusJSONResponse) VisitKeepLeaseAliveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type KeepLeaseAlive410ApplicationProblemPlusJSONResponse struct {
+	LockBrokenApplicationProblemPlusJSONResponse
+}
+
+func (response KeepLeaseAlive410ApplicationProblemPlusJSONResponse) VisitKeepLeaseAliveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type KeepLeaseAlive413ApplicationProblemPlusJSONResponse struct {
 	PayloadTooLargeApplicationProblemPlusJSONResponse
 }
@@ -7080,6 +8908,25 @@ func (response KeepLeaseAlive415ApplicationProblemPlusJSONResponse) VisitKeepLea
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type KeepLeaseAlive429ApplicationProblemPlusJSONResponse struct {
+	TooManyStreamsApplicationProblemPlusJSONResponse
+}
+
+func (response KeepLeaseAlive429ApplicationProblemPlusJSONResponse) VisitKeepLeaseAliveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7167,6 +9014,41 @@ func (response ListLocks400ApplicationProblemPlusJSONResponse) VisitListLocksRes
 	return err
 }
 
+type ListLocks401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response ListLocks401ApplicationProblemPlusJSONResponse) VisitListLocksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLocks403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response ListLocks403ApplicationProblemPlusJSONResponse) VisitListLocksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListLocks408ApplicationProblemPlusJSONResponse struct {
 	RequestTimeoutApplicationProblemPlusJSONResponse
 }
@@ -7211,6 +9093,25 @@ func (response ListLocks415ApplicationProblemPlusJSONResponse) VisitListLocksRes
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLocks429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response ListLocks429ApplicationProblemPlusJSONResponse) VisitListLocksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7339,6 +9240,41 @@ func (response CreateLock400ApplicationProblemPlusJSONResponse) VisitCreateLockR
 	return err
 }
 
+type CreateLock401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateLock401ApplicationProblemPlusJSONResponse) VisitCreateLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateLock403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response CreateLock403ApplicationProblemPlusJSONResponse) VisitCreateLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateLock404ApplicationProblemPlusJSONResponse struct {
 	LeaseNotFoundApplicationProblemPlusJSONResponse
 }
@@ -7439,7 +9375,7 @@ func (response CreateLock422ApplicationProblemPlusJSONResponse) VisitCreateLockR
 }
 
 type CreateLock429ApplicationProblemPlusJSONResponse struct {
-	TooManyWaitersApplicationProblemPlusJSONResponse
+	TooManyClaimsApplicationProblemPlusJSONResponse
 }
 
 func (response CreateLock429ApplicationProblemPlusJSONResponse) VisitCreateLockResponse(w http.ResponseWriter) error {
@@ -7493,7 +9429,8 @@ func (response CreateLock503ApplicationProblemPlusJSONResponse) VisitCreateLockR
 }
 
 type DeleteLockRequestObject struct {
-	ID LockID `json:"id"`
+	ID     LockID `json:"id"`
+	Params DeleteLockParams
 }
 
 type DeleteLockResponseObject interface {
@@ -7520,6 +9457,41 @@ func (response DeleteLock400ApplicationProblemPlusJSONResponse) VisitDeleteLockR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteLock401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteLock401ApplicationProblemPlusJSONResponse) VisitDeleteLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteLock403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteLock403ApplicationProblemPlusJSONResponse) VisitDeleteLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7556,6 +9528,22 @@ func (response DeleteLock408ApplicationProblemPlusJSONResponse) VisitDeleteLockR
 	return err
 }
 
+type DeleteLock410ApplicationProblemPlusJSONResponse struct {
+	LockBrokenApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteLock410ApplicationProblemPlusJSONResponse) VisitDeleteLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteLock413ApplicationProblemPlusJSONResponse struct {
 	PayloadTooLargeApplicationProblemPlusJSONResponse
 }
@@ -7584,6 +9572,25 @@ func (response DeleteLock415ApplicationProblemPlusJSONResponse) VisitDeleteLockR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteLock429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteLock429ApplicationProblemPlusJSONResponse) VisitDeleteLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7676,6 +9683,25 @@ func (response GetLock400ApplicationProblemPlusJSONResponse) VisitGetLockRespons
 	return err
 }
 
+type GetLock401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetLock401ApplicationProblemPlusJSONResponse) VisitGetLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetLock404ApplicationProblemPlusJSONResponse struct {
 	LockNotFoundApplicationProblemPlusJSONResponse
 }
@@ -7708,6 +9734,41 @@ func (response GetLock408ApplicationProblemPlusJSONResponse) VisitGetLockRespons
 	return err
 }
 
+type GetLock409ApplicationProblemPlusJSONResponse struct {
+	MaxHoldReachedApplicationProblemPlusJSONResponse
+}
+
+func (response GetLock409ApplicationProblemPlusJSONResponse) VisitGetLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetLock410ApplicationProblemPlusJSONResponse struct {
+	LockBrokenApplicationProblemPlusJSONResponse
+}
+
+func (response GetLock410ApplicationProblemPlusJSONResponse) VisitGetLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetLock413ApplicationProblemPlusJSONResponse struct {
 	PayloadTooLargeApplicationProblemPlusJSONResponse
 }
@@ -7736,6 +9797,25 @@ func (response GetLock415ApplicationProblemPlusJSONResponse) VisitGetLockRespons
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetLock429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response GetLock429ApplicationProblemPlusJSONResponse) VisitGetLockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7855,6 +9935,25 @@ func (response LockEvents400ApplicationProblemPlusJSONResponse) VisitLockEventsR
 	return err
 }
 
+type LockEvents401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response LockEvents401ApplicationProblemPlusJSONResponse) VisitLockEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type LockEvents404ApplicationProblemPlusJSONResponse struct {
 	LockNotFoundApplicationProblemPlusJSONResponse
 }
@@ -7887,6 +9986,41 @@ func (response LockEvents408ApplicationProblemPlusJSONResponse) VisitLockEventsR
 	return err
 }
 
+type LockEvents409ApplicationProblemPlusJSONResponse struct {
+	MaxHoldReachedApplicationProblemPlusJSONResponse
+}
+
+func (response LockEvents409ApplicationProblemPlusJSONResponse) VisitLockEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LockEvents410ApplicationProblemPlusJSONResponse struct {
+	LockBrokenApplicationProblemPlusJSONResponse
+}
+
+func (response LockEvents410ApplicationProblemPlusJSONResponse) VisitLockEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(410)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type LockEvents413ApplicationProblemPlusJSONResponse struct {
 	PayloadTooLargeApplicationProblemPlusJSONResponse
 }
@@ -7915,6 +10049,25 @@ func (response LockEvents415ApplicationProblemPlusJSONResponse) VisitLockEventsR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LockEvents429ApplicationProblemPlusJSONResponse struct {
+	TooManyStreamsApplicationProblemPlusJSONResponse
+}
+
+func (response LockEvents429ApplicationProblemPlusJSONResponse) VisitLockEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7998,6 +10151,57 @@ func (response Metrics400ApplicationProblemPlusJSONResponse) VisitMetricsRespons
 	return err
 }
 
+type Metrics401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics401ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics403ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics404ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type Metrics408ApplicationProblemPlusJSONResponse struct {
 	RequestTimeoutApplicationProblemPlusJSONResponse
 }
@@ -8046,6 +10250,25 @@ func (response Metrics415ApplicationProblemPlusJSONResponse) VisitMetricsRespons
 	return err
 }
 
+type Metrics429ApplicationProblemPlusJSONResponse struct {
+	TooManyRequestsApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics429ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type Metrics500ApplicationProblemPlusJSONResponse struct {
 	InternalApplicationProblemPlusJSONResponse
 }
@@ -8058,6 +10281,25 @@ func (response Metrics500ApplicationProblemPlusJSONResponse) VisitMetricsRespons
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Metrics503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response Metrics503ApplicationProblemPlusJSONResponse) VisitMetricsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8612,10 +10854,11 @@ func (sh *strictHandler) CreateLock(w http.ResponseWriter, r *http.Request, para
 }
 
 // DeleteLock operation middleware
-func (sh *strictHandler) DeleteLock(w http.ResponseWriter, r *http.Request, id LockID) {
+func (sh *strictHandler) DeleteLock(w http.ResponseWriter, r *http.Request, id LockID, params DeleteLockParams) {
 	var request DeleteLockRequestObject
 
 	request.ID = id
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.DeleteLock(ctx, request.(DeleteLockRequestObject))

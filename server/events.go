@@ -17,8 +17,10 @@ import (
 // LockEvents asks for a claim by server-sent events.
 func (h handlers) LockEvents(ctx context.Context, req api.LockEventsRequestObject) (api.LockEventsResponseObject, error) {
 	return eventStream{h.Server, ctx, func(ctx context.Context, out *stream) error {
-		return h.store.Follow(ctx, req.ID, exchangeOf(ctx).arrived, func(lock store.Lock) error {
-			exchangeOf(ctx).name = lock.Name
+		ex := exchangeOf(ctx)
+		return h.store.Follow(ctx, req.ID, ex.arrived, func(lock store.Lock) error {
+			ex.name = lock.Name
+			h.limits.tally.kept(ex.who.Name, lock.LeaseID, lock.TTL)
 			return out.send(string(stateNames[lock.State]), lock.Revision, lockBody(lock))
 		})
 	}}, nil
@@ -27,9 +29,10 @@ func (h handlers) LockEvents(ctx context.Context, req api.LockEventsRequestObjec
 // KeepLeaseAlive renews a lease as long as the stream is open.
 func (h handlers) KeepLeaseAlive(ctx context.Context, req api.KeepLeaseAliveRequestObject) (api.KeepLeaseAliveResponseObject, error) {
 	return eventStream{h.Server, ctx, func(ctx context.Context, out *stream) error {
-		arrived := exchangeOf(ctx).arrived
+		ex := exchangeOf(ctx)
 		err := h.store.Keep(ctx, req.ID, func(kept store.Kept) error {
-			event, data := keptEvent(kept, arrived)
+			h.limits.tally.kept(ex.who.Name, req.ID, kept.Lease.TTL)
+			event, data := keptEvent(kept, ex.arrived)
 			return out.send(event, 0, data)
 		})
 		if err != nil {
@@ -73,10 +76,15 @@ func (e eventStream) VisitKeepLeaseAliveResponse(w http.ResponseWriter) error { 
 
 // run ends the store's call when the client does not take what it is sent.
 func (e eventStream) run(w http.ResponseWriter) error {
+	done, err := e.server.limits.stream(exchangeOf(e.ctx).who)
+	if err != nil {
+		return e.server.refuse(err)
+	}
+	defer done()
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	defer cancel(nil)
 	out := newStream(w, e.server.cfg, cancel)
-	err := out.during(ctx, e.tell)
+	err = out.during(ctx, e.tell)
 	if err == nil || !out.begun || ctx.Err() != nil {
 		return err
 	}

@@ -20,7 +20,11 @@ func (h handlers) Readyz(context.Context, api.ReadyzRequestObject) (api.ReadyzRe
 	if err := h.store.Ready(); err != nil {
 		return nil, err
 	}
-	return api.Readyz200JSONResponse{Body: api.Health{Status: "ready"}}, nil
+	asked := api.None
+	if h.cfg.Gate != nil {
+		asked = api.Required
+	}
+	return api.Readyz200JSONResponse{Body: api.Health{Status: "ready", Authentication: asked}}, nil
 }
 
 // Openapi serves the contract.

@@ -28,13 +28,39 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ex := exchangeOf(r.Context())
 		ex.operation = s.contract.of(r)
-		var err error
-		if ex.fields, err = s.admit(w, r, ex.operation); err != nil {
+		err := s.letIn(ex, r)
+		if err == nil {
+			ex.fields, err = s.admit(w, r, ex.operation)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// letIn looks at a request from the outside, and at the dearest last: how much is announced, where it comes from, who
+// sends it, and how much they send.
+func (s *Server) letIn(ex *exchange, r *http.Request) error {
+	if r.ContentLength > s.cfg.MaxBody {
+		return &bodyTooLargeError{s.cfg.MaxBody}
+	}
+	op := ex.operation
+	if s.limits.addresses != nil && !op.probe() {
+		if !s.limits.addresses.allow(sender{addressOf(r.RemoteAddr), op.upkeep()}, ex.arrived) {
+			s.metrics.refused.WithLabelValues("rate_of_address").Inc()
+			return tooManyRequests("address", s.limits.RatePerAddress)
+		}
+	}
+	if err := s.recognise(ex, r); err != nil {
+		return err
+	}
+	if ex.who.Name != "" && !s.limits.principals.allow(sender{ex.who.Name, op.upkeep()}, ex.arrived) {
+		s.metrics.refused.WithLabelValues("rate_of_principal").Inc()
+		return tooManyRequests("principal", s.limits.RatePerPrincipal)
+	}
+	return nil
 }
 
 // admit returns the fields of the body of a request that may be served.
@@ -98,9 +124,6 @@ func checkMediaType(r *http.Request, op *operation) error {
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.Body == http.NoBody {
 		return nil, nil
-	}
-	if r.ContentLength > s.cfg.MaxBody {
-		return nil, &bodyTooLargeError{s.cfg.MaxBody}
 	}
 	ex := exchangeOf(r.Context())
 	ex.invited = true

@@ -4,13 +4,22 @@ import (
 	"context"
 
 	"github.com/latchkey/latchkey/api"
+	"github.com/latchkey/latchkey/server/access"
 	"github.com/latchkey/latchkey/store"
 )
 
 // CreateLease makes a lease of the client's own.
 func (h handlers) CreateLease(ctx context.Context, req api.CreateLeaseRequestObject) (api.CreateLeaseResponseObject, error) {
+	ex := exchangeOf(ctx)
+	if err := ex.mayAnywhere(access.Lock); err != nil {
+		return nil, err
+	}
+	if err := h.limits.tally.lease(ex.who.Name); err != nil {
+		return nil, h.refuse(err)
+	}
 	wanted := store.Lease{TTL: ttlOf(req.Body.TTLSeconds), Holder: req.Body.Holder, Metadata: req.Body.Metadata}
-	lease, err := h.store.NewLease(ctx, wanted, exchangeOf(ctx).arrived)
+	lease, err := h.store.NewLease(ctx, wanted, ex.arrived)
+	h.limits.tally.settleLease(ex.who.Name, lease, err)
 	if err != nil {
 		return nil, err
 	}
@@ -23,10 +32,12 @@ func (h handlers) CreateLease(ctx context.Context, req api.CreateLeaseRequestObj
 
 // RenewLease starts the TTL again.
 func (h handlers) RenewLease(ctx context.Context, req api.RenewLeaseRequestObject) (api.RenewLeaseResponseObject, error) {
-	lease, err := h.store.Renew(ctx, req.ID, exchangeOf(ctx).arrived)
+	ex := exchangeOf(ctx)
+	lease, err := h.store.Renew(ctx, req.ID, ex.arrived)
 	if err != nil {
 		return nil, err
 	}
+	h.limits.tally.kept(ex.who.Name, req.ID, lease.TTL)
 	return api.RenewLease200JSONResponse{
 		Body:    leaseBody(lease),
 		Headers: api.RenewLease200ResponseHeaders{FencingToken: tokenHeader(lease.Token)},
@@ -47,6 +58,7 @@ func (h handlers) DeleteLease(ctx context.Context, req api.DeleteLeaseRequestObj
 	if err := h.store.EndLease(ctx, req.ID); err != nil {
 		return nil, err
 	}
+	h.limits.tally.ended(exchangeOf(ctx).who.Name, req.ID)
 	return api.DeleteLease204Response{}, nil
 }
 
@@ -55,6 +67,7 @@ func leaseBody(l store.Lease) api.Lease {
 		ID:                l.ID,
 		TTLSeconds:        wholeSeconds(l.TTL),
 		RenewAfterSeconds: renewAfter(l.TTL),
+		HoldLeftSeconds:   holdLeft(l.HoldEnds),
 		FencingToken:      l.Token,
 		Holder:            l.Holder,
 		Metadata:          l.Metadata,
@@ -67,6 +80,7 @@ func leaseStatusBody(l store.Lease) api.LeaseStatus {
 		TTLSeconds:        wholeSeconds(l.TTL),
 		TTLLeftSeconds:    wholeSeconds(max(0, l.Left)),
 		RenewAfterSeconds: renewAfter(l.TTL),
+		HoldLeftSeconds:   holdLeft(l.HoldEnds),
 		FencingToken:      l.Token,
 		Holder:            l.Holder,
 		Metadata:          l.Metadata,

@@ -15,11 +15,18 @@ const (
 	maxUnread = 32 << 10
 )
 
+// duplex is a connection of which one half can end: TCP, or TLS on it.
+type duplex interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // line is an accepted connection. While a request is served, net/http reads on, so as to notice that the client leaves;
 // but one byte that comes after the request ends that, and whoever said it could leave unnoticed. From then on, and only
-// then, the line itself is looked at.
+// then, the line itself is looked at: the TCP connection, whatever is spoken on it.
 type line struct {
-	*net.TCPConn
+	duplex
+	tcp     *net.TCPConn
 	closing sync.Once
 	release func()
 
@@ -47,15 +54,25 @@ func withLine(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// watched tells the line when it is serving.
+// watched tells the line when it is serving. It serves nobody whose certificate is no longer trusted: that client has to
+// connect again, and is told why it cannot.
 func watched(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l, ok := r.Context().Value(lineKey{}).(*line); ok {
+			if !l.trusted() {
+				panic(http.ErrAbortHandler)
+			}
 			l.serve(true)
 			defer l.serve(false)
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// trusted reports whether the client is still who it proved to be.
+func (l *line) trusted() bool {
+	s, ok := l.duplex.(*session)
+	return !ok || s.trusted()
 }
 
 func (l *line) serve(serving bool) {
@@ -69,7 +86,7 @@ func (l *line) serve(serving bool) {
 // read.
 func (l *line) Read(p []byte) (int, error) {
 	l.setUnread(false)
-	n, err := l.TCPConn.Read(p)
+	n, err := l.duplex.Read(p)
 	if n == 1 && len(p) == 1 {
 		l.setUnread(true)
 	}
@@ -100,15 +117,16 @@ func (l *line) look() {
 	if l.looks == nil {
 		return
 	}
-	if dropped(l.TCPConn) {
+	if dropped(l.tcp) {
 		l.leave()
 		return
 	}
 	l.looks.Reset(lookEvery)
 }
 
-// Close ends what is served on the line, too.
+// Close ends what is served on the line, too. Another line may be open only when this one is not.
 func (l *line) Close() error {
+	err := l.duplex.Close()
 	l.closing.Do(func() {
 		l.release()
 		l.serve(false)
@@ -118,5 +136,5 @@ func (l *line) Close() error {
 			l.leave()
 		}
 	})
-	return l.TCPConn.Close()
+	return err
 }

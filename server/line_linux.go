@@ -24,3 +24,17 @@ func dropped(conn *net.TCPConn) bool {
 	})
 	return gone || err != nil
 }
+
+// stuffed reports that the client takes so little of what it is sent that a write might have to wait.
+func stuffed(conn *net.TCPConn) bool {
+	socket, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	full := false
+	err = socket.Control(func(fd uintptr) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
+		full = err == nil && n == 0
+	})
+	return full || err != nil
+}

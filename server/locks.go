@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/latchkey/latchkey/api"
+	"github.com/latchkey/latchkey/server/access"
 	"github.com/latchkey/latchkey/store"
 )
 
@@ -20,11 +22,35 @@ const (
 func (h handlers) CreateLock(ctx context.Context, req api.CreateLockRequestObject) (api.CreateLockResponseObject, error) {
 	ex := exchangeOf(ctx)
 	ex.name = req.Body.Name
-	lock, err := h.store.Claim(ctx, claimOf(req, ex.arrived))
-	if err != nil {
+	if err := ex.may(access.Lock, ex.name); err != nil {
 		return nil, err
 	}
+	if req.Body.WaitSeconds > 0 {
+		done, err := h.limits.wait(ex.who)
+		if err != nil {
+			return nil, h.refuse(err)
+		}
+		defer done()
+	}
+	claim := claimOf(req, ex.arrived)
+	if err := h.limits.tally.claim(ex.who.Name, claim); err != nil {
+		return nil, h.refuse(err)
+	}
+	lock, err := h.store.Claim(ctx, claim)
+	h.limits.tally.settle(ex.who.Name, claim, lock, err)
+	if err != nil {
+		return nil, hideHolder(err, ex)
+	}
 	return claimAnswer{server: h.Server, ctx: ctx, lock: lock}, nil
+}
+
+// hideHolder keeps who holds a lock from whoever may not read its name.
+func hideHolder(err error, ex *exchange) error {
+	var held *store.HeldError
+	if errors.As(err, &held) && !ex.who.May(access.Read, ex.name) {
+		return &store.HeldError{QueueLength: held.QueueLength}
+	}
+	return err
 }
 
 func claimOf(req api.CreateLockRequestObject, arrived time.Time) store.Claim {
@@ -94,32 +120,55 @@ func (h handlers) GetLock(ctx context.Context, req api.GetLockRequestObject) (ap
 }
 
 func (h handlers) lookOrAsk(ctx context.Context, req api.GetLockRequestObject) (store.Lock, error) {
-	if wait := req.Params.WaitSeconds; wait != nil {
-		return h.store.Ask(ctx, req.ID, seconds(*wait), exchangeOf(ctx).arrived)
+	wait := req.Params.WaitSeconds
+	if wait == nil {
+		return h.store.Look(ctx, req.ID)
 	}
-	return h.store.Look(ctx, req.ID)
+	ex := exchangeOf(ctx)
+	if *wait > 0 {
+		done, err := h.limits.wait(ex.who)
+		if err != nil {
+			return store.Lock{}, h.refuse(err)
+		}
+		defer done()
+	}
+	lock, err := h.store.Ask(ctx, req.ID, seconds(*wait), ex.arrived)
+	if err == nil {
+		h.limits.tally.kept(ex.who.Name, lock.LeaseID, lock.TTL)
+	}
+	return lock, err
 }
 
-// DeleteLock releases a lock, or leaves the queue.
+// DeleteLock releases a lock, or leaves the queue. With a reason it breaks another's.
 func (h handlers) DeleteLock(ctx context.Context, req api.DeleteLockRequestObject) (api.DeleteLockResponseObject, error) {
+	if reason := req.Params.Reason; reason != nil {
+		return h.breakLock(ctx, req.ID, *reason)
+	}
 	if err := h.store.Release(ctx, req.ID); err != nil {
 		return nil, err
 	}
+	h.limits.tally.ended(exchangeOf(ctx).who.Name, req.ID)
 	return api.DeleteLock204Response{}, nil
 }
 
 // ListLocks lists who holds and who waits.
 func (h handlers) ListLocks(ctx context.Context, req api.ListLocksRequestObject) (api.ListLocksResponseObject, error) {
-	page, err := h.store.List(ctx, filterOf(req.Params))
+	who := exchangeOf(ctx).who
+	filter, err := filterOf(req.Params, who)
+	if err != nil {
+		return nil, err
+	}
+	page, err := h.store.List(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
 	return api.ListLocks200JSONResponse{
-		Body: api.LockList{Locks: lockBodies(page.Locks), NextCursor: page.Next},
+		Body: api.LockList{Locks: listedBodies(page.Locks, who), NextCursor: page.Next},
 	}, nil
 }
 
-func filterOf(params api.ListLocksParams) store.Filter {
+// filterOf restricts what is asked for to what the principal may read. Who may read none of it is told so.
+func filterOf(params api.ListLocksParams, who *access.Principal) (store.Filter, error) {
 	filter := store.Filter{
 		Name:   valueOr(params.Name, ""),
 		Prefix: valueOr(params.Prefix, ""),
@@ -133,7 +182,11 @@ func filterOf(params api.ListLocksParams) store.Filter {
 		}
 		filter.State = &state
 	}
-	return filter
+	filter.Within = namesOf(who)
+	if filter.Within != nil && !filter.Overlaps() {
+		return store.Filter{}, &forbiddenError{access.Read, who}
+	}
+	return filter, nil
 }
 
 var stateNames = map[store.State]api.LockState{store.Queued: "queued", store.Held: "held"}
@@ -148,9 +201,32 @@ func lockBody(l store.Lock) api.Lock {
 		LeaseID:           l.LeaseID,
 		TTLSeconds:        wholeSeconds(l.TTL),
 		RenewAfterSeconds: renewAfter(l.TTL),
+		HoldLeftSeconds:   holdLeft(l.HoldEnds),
+		Principal:         l.Owner,
 		Holder:            l.Holder,
 		Metadata:          l.Metadata,
 	}
+}
+
+// listedBodies show locks to the principal: their ids only to an administrator and to their owner.
+func listedBodies(locks []store.Lock, who *access.Principal) []api.ListedLock {
+	bodies := make([]api.ListedLock, len(locks))
+	for i, l := range locks {
+		bodies[i] = api.ListedLock(lockBody(l))
+		if l.Owner != who.Name && !who.May(access.Admin, l.Name) {
+			bodies[i].ID, bodies[i].LeaseID = "", ""
+		}
+	}
+	return bodies
+}
+
+// holdLeft is nil where a hold has no end.
+func holdLeft(ends time.Time) *int64 {
+	if ends.IsZero() {
+		return nil
+	}
+	left := max(0, wholeSeconds(time.Until(ends)))
+	return &left
 }
 
 func lockBodies(locks []store.Lock) []api.Lock {

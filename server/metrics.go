@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/latchkey/latchkey/api"
+	"github.com/latchkey/latchkey/server/access"
 )
 
 // metrics count requests. Labels are operationIds and our own statuses, never anything of a client.
@@ -19,6 +20,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
+	refused  *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
@@ -36,8 +38,12 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Name: "latchkey_http_requests_in_flight",
 			Help: "Requests being served, waits and streams included.",
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "latchkey_http_refused_total",
+			Help: "Requests refused before anything was done for them, by why: credentials, rates, and what one may have.",
+		}, []string{"reason"}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.inFlight} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.inFlight, m.refused} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -56,7 +62,15 @@ func (m *metrics) observe(ex *exchange, left bool, took time.Duration) {
 }
 
 // Metrics serves all that the registry has.
-func (h handlers) Metrics(context.Context, api.MetricsRequestObject) (api.MetricsResponseObject, error) {
+func (h handlers) Metrics(ctx context.Context, _ api.MetricsRequestObject) (api.MetricsResponseObject, error) {
+	ex := exchangeOf(ctx)
+	switch {
+	case ex.trusted():
+	case h.cfg.MetricsApart:
+		return nil, errNoRoute
+	case namesOf(ex.who) != nil:
+		return nil, &forbiddenError{access.Read, ex.who}
+	}
 	families, err := h.cfg.Registry.Gather()
 	if err != nil {
 		return nil, fmt.Errorf("gather metrics: %w", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latchkey/latchkey/api"
+	"github.com/latchkey/latchkey/server/access"
 	"github.com/latchkey/latchkey/store"
 )
 
@@ -21,6 +22,7 @@ var (
 	errMediaType   = errors.New("the body is not JSON")
 	errBodyTooSlow = errors.New("the body took too long to arrive")
 	errPanic       = errors.New("a handler panicked")
+	errManyStreams = errors.New("as many streams are open as may be")
 )
 
 // bodyTooLargeError reports a body over the limit, in bytes.
@@ -50,7 +52,7 @@ type failure struct {
 
 // gone tells a claim or a lease that is over from a trouble that it may outlive.
 func (f failure) gone() bool {
-	return f.status == http.StatusNotFound || f.code == "place_lost"
+	return f.status == http.StatusNotFound || f.status == http.StatusGone || f.code == "place_lost"
 }
 
 var outcomeUnknown = failure{http.StatusServiceUnavailable, "outcome_unknown", "The outcome is unknown",
@@ -64,12 +66,20 @@ func failureOf(err error) failure {
 		refused  *store.InputError
 		held     *store.HeldError
 		tooLarge *bodyTooLargeError
+		may      *forbiddenError
+		limit    *limitError
+		broken   *store.BrokenError
 	)
 	switch {
 	case errors.As(err, &input):
 		return failure{http.StatusBadRequest, "invalid_request", "The request is not valid", input.Error()}
 	case errors.As(err, &refused), errors.Is(err, store.ErrBadCursor):
 		return failure{http.StatusBadRequest, "invalid_request", "The request is not valid", "the request has a fault"}
+	case errors.Is(err, access.ErrNoCredentials), errors.Is(err, access.ErrBadCredentials):
+		return failure{http.StatusUnauthorized, "unauthorized", "Not authenticated",
+			"send a token that this server knows as Authorization: Bearer, or use a client certificate"}
+	case errors.As(err, &may):
+		return failure{http.StatusForbidden, "forbidden", "Not allowed", may.Error()}
 	case errors.Is(err, errNoRoute):
 		return failure{http.StatusNotFound, "not_found", "No such path", "there is nothing at this path"}
 	case errors.Is(err, store.ErrNoLock):
@@ -89,6 +99,11 @@ func failureOf(err error) failure {
 	case errors.Is(err, store.ErrLockQueued):
 		return failure{http.StatusConflict, "lock_queued", "The lock is still queued",
 			"the lock is not held yet, so it has no lease to renew: ask for it at GET /locks/{id}?wait_seconds="}
+	case errors.Is(err, store.ErrMaxHold):
+		return failure{http.StatusConflict, "max_hold_reached", "Held for as long as it may be",
+			"it was held for as long as this server allows: it is renewed no more and runs out"}
+	case errors.As(err, &broken):
+		return failure{http.StatusGone, "lock_broken", "The lock was broken", "an administrator took this lock away"}
 	case errors.As(err, &tooLarge):
 		return failure{http.StatusRequestEntityTooLarge, "payload_too_large", "The body is too large", tooLarge.Error()}
 	case errors.Is(err, errMediaType):
@@ -102,9 +117,11 @@ func failureOf(err error) failure {
 	case errors.Is(err, store.ErrTooManyWaiters):
 		return failure{http.StatusTooManyRequests, "too_many_waiters", "The queue is full",
 			"the queue of this name is full"}
-	case errors.Is(err, store.ErrOverloaded):
+	case errors.As(err, &limit):
+		return failure{http.StatusTooManyRequests, limit.code, limit.title, limit.detail}
+	case errors.Is(err, store.ErrOverloaded), errors.Is(err, errManyStreams):
 		return failure{http.StatusServiceUnavailable, "overloaded", "Overloaded",
-			"this replica serves as many waiters as it may"}
+			"this replica does as much at a time as it may"}
 	case errors.Is(err, store.ErrDraining):
 		return failure{http.StatusServiceUnavailable, "draining", "Going away",
 			"this replica is going away: come back through another"}
@@ -113,6 +130,9 @@ func failureOf(err error) failure {
 			"the claim vanished while it was waited on: claim again"}
 	case errors.Is(err, store.ErrUnknown):
 		return outcomeUnknown
+	case errors.Is(err, access.ErrCannotTell):
+		return failure{http.StatusServiceUnavailable, "unavailable", "Unavailable",
+			"who you are cannot be found out now: the keys of the issuer are out of reach"}
 	case errors.Is(err, store.ErrUnavailable):
 		return failure{http.StatusServiceUnavailable, "unavailable", "Unavailable", "the store cannot be used now"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -134,10 +154,13 @@ func problemOf(err error, op *operation) api.Problem {
 		input   *inputError
 		refused *store.InputError
 		held    *store.HeldError
+		broken  *store.BrokenError
 	)
 	switch {
 	case errors.As(err, &input):
 		p.Errors = input.faults
+	case errors.As(err, &broken):
+		p.Reason = broken.Reason
 	case errors.As(err, &refused):
 		p.Errors = []api.InputFault{faultIn(op, refused)}
 	case errors.Is(err, store.ErrBadCursor):
@@ -145,7 +168,7 @@ func problemOf(err error, op *operation) api.Problem {
 	case errors.As(err, &held):
 		p.QueueLength = &held.QueueLength
 		if h := held.Holder; h != nil {
-			p.Holder = &api.LockHolder{FencingToken: h.Token, Holder: h.Holder, Metadata: h.Metadata}
+			p.Holder = &api.LockHolder{FencingToken: h.Token, Principal: h.Owner, Holder: h.Holder, Metadata: h.Metadata}
 		}
 	}
 	return p
@@ -176,6 +199,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	problem := problemOf(err, ex.operation)
 	ex.code = problem.Code
+	if problem.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="latchkey"`)
+	}
 	if seconds := s.retryAfter(err, problem); seconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/latchkey/latchkey/api"
+	"github.com/latchkey/latchkey/server/access"
 	"github.com/latchkey/latchkey/store"
 )
 
 // failures has one error for each code of the contract, chosen to give the contract's own example.
-func failures() map[string]error {
+func failures(t *testing.T) map[string]error {
+	billing, _ := principalWith(t, "billing", "{prefix: billing, rights: [lock]}")
 	pointer := "/ttl_seconds"
 	return map[string]error{
 		"invalid_request": &inputError{[]api.InputFault{
@@ -45,6 +47,15 @@ func failures() map[string]error {
 		"outcome_unknown":        store.ErrUnknown,
 		"draining":               store.ErrDraining,
 		"place_lost":             store.ErrPlaceLost,
+
+		"unauthorized":      access.ErrBadCredentials,
+		"forbidden":         &forbiddenError{access.Lock, billing},
+		"max_hold_reached":  store.ErrMaxHold,
+		"lock_broken":       &store.BrokenError{Reason: "host web-3 was taken out of service"},
+		"too_many_claims":   tooMany("too_many_claims", "Too many claims", "claims", 10000),
+		"too_many_leases":   tooMany("too_many_leases", "Too many leases", "leases", 1000),
+		"too_many_streams":  tooMany("too_many_streams", "Too many streams", "streams open", 1000),
+		"too_many_requests": tooManyRequests("principal", 1000),
 	}
 }
 
@@ -55,12 +66,12 @@ func TestProblemsAreThoseOfTheContract(t *testing.T) {
 	for name, example := range examples {
 		if _, ok := example.Value.Value.(map[string]any)["code"]; ok {
 			told++
-			if failures()[name] == nil {
+			if failures(t)[name] == nil {
 				t.Errorf("no failure here has the contract's code %s", name)
 			}
 		}
 	}
-	for code, err := range failures() {
+	for code, err := range failures(t) {
 		example := examples[code]
 		if example == nil {
 			t.Errorf("the contract has no example of %s", code)
@@ -75,8 +86,8 @@ func TestProblemsAreThoseOfTheContract(t *testing.T) {
 			t.Errorf("%s:\n got %v\nwant %v", code, got, want)
 		}
 	}
-	if told != len(failures()) {
-		t.Errorf("the contract has %d examples of problems, want %d", told, len(failures()))
+	if told != len(failures(t)) {
+		t.Errorf("the contract has %d examples of problems, want %d", told, len(failures(t)))
 	}
 }
 

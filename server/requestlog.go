@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/latchkey/latchkey/server/access"
 )
 
 // exchange is one request and its answer: what the log line and the metrics tell of it. It is the answer's
@@ -27,6 +29,9 @@ type exchange struct {
 	name string
 	// fields are those of the body, until somebody takes them.
 	fields map[string]any
+	// who sends it, once that is known, and from where.
+	who    *access.Principal
+	remote string
 	status int
 	code   string
 	cause  error
@@ -79,6 +84,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		operation:      unmatched,
 		noStore:        r.Method == http.MethodGet,
 		writeTimeout:   s.cfg.WriteTimeout,
+		remote:         r.RemoteAddr,
 		unread:         r.Body != http.NoBody,
 	}
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
@@ -190,6 +196,9 @@ func (s *Server) end(ex *exchange, r *http.Request) {
 	}
 	if ex.name != "" {
 		record.AddAttrs(slog.String("name", ex.name))
+	}
+	if ex.who != nil && ex.who.Name != "" {
+		record.AddAttrs(slog.String("principal", ex.who.Name))
 	}
 	if ex.status >= http.StatusInternalServerError && ex.cause != nil {
 		record.AddAttrs(slog.String("cause", ex.cause.Error()))

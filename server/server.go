@@ -31,6 +31,8 @@ type Store interface {
 	Follow(ctx context.Context, id string, arrived time.Time, tell func(store.Lock) error) error
 	// Release removes this claim and no other, or returns store.ErrNoLock.
 	Release(ctx context.Context, id string) error
+	// Break removes a claim, whoever's it is, if may allows that for its name, and returns it as it stood.
+	Break(ctx context.Context, id string, b store.Breaking, may func(name string) bool) (store.Lock, error)
 	// List returns a page of claims, or store.ErrBadCursor.
 	List(ctx context.Context, filter store.Filter) (store.Page, error)
 
@@ -68,6 +70,14 @@ type Config struct {
 	BodyTimeout time.Duration
 	// MaxBody is the size of a request's body in bytes; 64 KiB by default.
 	MaxBody int64
+	// Gate tells who sends a request. Nil: nobody is asked, and everybody may do everything.
+	Gate Gate
+	// Limits bound what one may have; none by default.
+	Limits Limits
+	// MetricsApart says that there is a listener for administration, so that GET /metrics is not here.
+	MetricsApart bool
+	// Audit gets a line for each lock that is broken; Logger by default.
+	Audit *slog.Logger
 	// Logger gets a line a request; slog.Default() by default.
 	Logger *slog.Logger
 	// Registry gets the server's metrics, and GET /metrics serves all that is in it; a new one by default.
@@ -83,6 +93,9 @@ func (c Config) withDefaults() Config {
 	orElse(&c.MaxBody, 64<<10)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Audit == nil {
+		c.Audit = c.Logger.With("component", "audit")
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -107,6 +120,7 @@ type Server struct {
 	log      *slog.Logger
 	logs     map[*operation]slog.Handler
 	metrics  *metrics
+	limits   *limits
 	draining atomic.Bool
 }
 
@@ -121,7 +135,10 @@ func New(store Store, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{store: store, cfg: cfg, contract: contract, log: cfg.Logger.With("component", "server"), metrics: counts}
+	s := &Server{
+		store: store, cfg: cfg, contract: contract, log: cfg.Logger.With("component", "server"), metrics: counts,
+		limits: newLimits(cfg.Limits),
+	}
 	s.routings.New = func() any { return chi.NewRouteContext() }
 	s.logs = logsOf(contract, s.log.Handler())
 	s.router = s.routes()
@@ -158,13 +175,15 @@ func (s *Server) Drain() {
 }
 
 // ServeHTTP serves one request and leaves one log line of it.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serve(w, r, s.router) }
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, by http.Handler) {
 	ex := s.begin(w, r)
 	defer ex.linger(r)
 	defer s.end(ex, r)
 	defer s.recoverPanic(ex, r)
 	ex.routing = s.routings.Get().(*chi.Context)
-	s.router.ServeHTTP(ex, r.WithContext(withExchange(r.Context(), ex)))
+	by.ServeHTTP(ex, r.WithContext(withExchange(r.Context(), ex)))
 	ex.routing.Reset()
 	s.routings.Put(ex.routing)
 }

@@ -32,6 +32,7 @@ type fakeStore struct {
 	ask      func(context.Context, string, time.Duration, time.Time) (store.Lock, error)
 	follow   func(context.Context, string, time.Time, func(store.Lock) error) error
 	release  func(context.Context, string) error
+	breaks   func(context.Context, string, store.Breaking, func(string) bool) (store.Lock, error)
 	list     func(context.Context, store.Filter) (store.Page, error)
 	newLease func(context.Context, store.Lease, time.Time) (store.Lease, error)
 	renew    func(context.Context, string, time.Time) (store.Lease, error)
@@ -91,6 +92,13 @@ func (f *fakeStore) Release(ctx context.Context, id string) error {
 		return f.unexpected("Release")
 	}
 	return f.release(ctx, id)
+}
+
+func (f *fakeStore) Break(ctx context.Context, id string, b store.Breaking, may func(string) bool) (store.Lock, error) {
+	if f.breaks == nil {
+		return store.Lock{}, f.unexpected("Break")
+	}
+	return f.breaks(ctx, id, b, may)
 }
 
 func (f *fakeStore) List(ctx context.Context, filter store.Filter) (store.Page, error) {

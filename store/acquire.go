@@ -13,10 +13,11 @@ import (
 //
 //	*HeldError         another claim has the name, and nothing of this one stands
 //	ErrNoLease         no such lease, or it ended while the claim waited on it
+//	ErrMaxHold         the claim found, or the lease, was held for as long as it may be
 //	ErrKeyReused       the key stands for a claim that asked for something else
 //	*InputError        a value cannot be kept
 //	ErrTooManyWaiters  the name's queue is full
-//	ErrOverloaded      this replica serves as many waiters as it may
+//	ErrOverloaded      this replica does as much at a time as it may
 //	ErrDraining        this replica is going away; a claim with a key keeps its place
 //	ErrPlaceLost       the claim vanished while it waited
 //	ErrUnavailable     nothing was done
@@ -98,9 +99,9 @@ func (a *acquire) run(ctx context.Context) (Lock, error) {
 
 // describeWish fills in the claim to be made. Its nonce is random, or one that a repeat makes again.
 func (a *acquire) describeWish(ctx context.Context, r *registration) error {
-	// With authentication the principal goes in too; without it everyone is one.
-	const principal = ""
+	principal := ownerOf(ctx)
 	c, w := a.c, standing{name: a.c.Name, ids: a.s.keys.ids}
+	w.Owner = principal
 	w.TTLSeconds, w.Holder, w.Metadata = int64(c.TTL/time.Second), c.Holder, c.Metadata
 	switch {
 	case c.Key != "":
@@ -124,6 +125,12 @@ func (a *acquire) describeLease(ctx context.Context) error {
 	var err error
 	if a.record, err = a.s.knownLease(ctx, a.c.LeaseID); err != nil {
 		return err
+	}
+	switch {
+	case a.record.Owner != ownerOf(ctx):
+		return ErrNoLease
+	case a.record.over():
+		return ErrMaxHold // a claim on it would renew it
 	}
 	a.wish.ClientLease, a.wish.Lease, a.wish.TTLSeconds = a.c.LeaseID, a.record.Lease, a.record.TTLSeconds
 	return nil

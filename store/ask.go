@@ -48,7 +48,7 @@ func (r *registration) serve(ctx context.Context, st standing) (*place, standing
 
 // Look shows the claim to its owner. It neither keeps a place nor renews anything.
 func (s *Store) Look(ctx context.Context, id string) (Lock, error) {
-	want, ok := s.keys.ids.open(id)
+	want, ok := s.openID(ctx, id)
 	if !ok {
 		return Lock{}, ErrNoLock
 	}
@@ -60,7 +60,7 @@ func (s *Store) Look(ctx context.Context, id string) (Lock, error) {
 	}
 	st, err := s.found(got.ranges[0], want)
 	if err != nil {
-		return Lock{}, err
+		return Lock{}, s.toldIfBroken(ctx, id, err)
 	}
 	l := st.lock()
 	if !st.Held {
@@ -70,15 +70,16 @@ func (s *Store) Look(ctx context.Context, id string) (Lock, error) {
 }
 
 // Ask asks for the claim: it keeps its place for one waiting TTL more, takes the grant if its turn has come, and waits
-// for it otherwise. It returns the lock Held or still Queued, or fails with ErrNoLock; ErrPlaceLost or ErrNoLease if
-// the claim or its client's lease went while it waited; ErrOverloaded, ErrUnavailable, ErrUnknown.
+// for it otherwise. It returns the lock Held or still Queued, or fails with ErrNoLock or a *BrokenError; ErrPlaceLost or
+// ErrNoLease if the claim or its client's lease went while it waited; ErrMaxHold, ErrOverloaded, ErrUnavailable,
+// ErrUnknown.
 func (s *Store) Ask(ctx context.Context, id string, wait time.Duration, arrived time.Time) (Lock, error) {
 	var p *place
 	var st standing
 	var err error
 	onAnotherStack(func() { p, st, err = s.ask(ctx, id, arrived) })
 	if err != nil {
-		return Lock{}, err
+		return Lock{}, s.toldIfBroken(ctx, id, err)
 	}
 	if p == nil {
 		return s.heldLock(ctx, st, time.Time{}, arrived)
@@ -90,7 +91,8 @@ func (s *Store) Ask(ctx context.Context, id string, wait time.Duration, arrived 
 	if errors.Is(err, errWaitOver) || errors.Is(err, ErrDraining) {
 		st, sent, err = s.endAsk(p)
 	}
-	return s.asked(ctx, p, st, sent, arrived, err)
+	l, err := s.asked(ctx, p, st, sent, arrived, err)
+	return l, s.toldIfBroken(ctx, id, err)
 }
 
 // endAsk ends a poll. A grant under way is seen through, so that a client whose turn has come is told.
@@ -158,7 +160,7 @@ func (s *Store) asked(ctx context.Context, p *place, st standing, sent, arrived 
 
 // ask finds the claim that id names and attaches to it. The place is nil if it is held.
 func (s *Store) ask(ctx context.Context, id string, arrived time.Time) (*place, standing, error) {
-	want, ok := s.keys.ids.open(id)
+	want, ok := s.openID(ctx, id)
 	if !ok {
 		return nil, standing{}, ErrNoLock
 	}
@@ -194,6 +196,10 @@ const positionsEvery = 10 * time.Second
 // until it is held, and then returns nil. It fails like Ask, and with ErrDraining; an error before anything was told
 // means that there is nothing to follow.
 func (s *Store) Follow(ctx context.Context, id string, arrived time.Time, tell func(Lock) error) error {
+	return s.toldIfBroken(ctx, id, s.follow(ctx, id, arrived, tell))
+}
+
+func (s *Store) follow(ctx context.Context, id string, arrived time.Time, tell func(Lock) error) error {
 	var p *place
 	var st standing
 	var err error

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +30,9 @@ func (k keys) replicas() string                  { return k.prefix + "replicas/"
 func (k keys) replica(n nonce) string            { return k.replicas() + n.text() }
 func (k keys) epoch() string                     { return k.prefix + "epoch" }
 func (k keys) secret() string                    { return k.prefix + "secret" }
+func (k keys) broken(id lockID) string {
+	return k.prefix + "broken/" + id.nonce.text() + "/" + strconv.FormatInt(id.revision, 10)
+}
 
 // queue is where the claims on name begin, queueEnd where they end. No name has a NUL, so nobody else's lie between.
 func (k keys) queue(name string) string    { return k.locks() + name + "\x00" }
@@ -54,7 +58,9 @@ type claim struct {
 	TTLSeconds int64             `json:"ttl"`
 	Holder     string            `json:"holder,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
-	Held       bool              `json:"held,omitempty"`
+	// Owner is the principal whose it is; "" without authentication.
+	Owner string `json:"owner,omitempty"`
+	Held  bool   `json:"held,omitempty"`
 	// Lease is the etcd lease that a held claim is on: its own, or its client's.
 	Lease clientv3.LeaseID `json:"lease,omitempty"`
 	// Base is that of the epoch in which it was granted: its token is Base plus its create-revision.
@@ -63,6 +69,7 @@ type claim struct {
 	ClientLease string `json:"client_lease,omitempty"`
 	// Digest is that of what a repeat with the same key must ask for too; "" without a key.
 	Digest string `json:"digest,omitempty"`
+	holdEnd
 }
 
 func (c claim) ttl() time.Duration { return time.Duration(c.TTLSeconds) * time.Second }
@@ -82,7 +89,7 @@ type standing struct {
 }
 
 func (s *standing) lockID() lockID {
-	return s.ids.seal(lockID{nonce: s.nonce, revision: s.created, name: s.name})
+	return s.ids.seal(lockID{nonce: s.nonce, revision: s.created, name: s.name}, s.Owner)
 }
 
 func (s *standing) id() string { return s.lockID().String() }
@@ -102,7 +109,8 @@ func (k keys) standing(kv *mvccpb.KeyValue) (standing, error) {
 // lock says what stands in the words that cross to the server. Its position is the caller's to fill.
 func (s *standing) lock() Lock {
 	l := Lock{
-		ID: s.id(), Name: s.name, TTL: s.ttl(), Holder: s.Holder, Metadata: s.Metadata, Revision: s.modified,
+		ID: s.id(), Name: s.name, TTL: s.ttl(), Owner: s.Owner, Holder: s.Holder, Metadata: s.Metadata,
+		HoldEnds: s.ends(), Revision: s.modified,
 	}
 	l.LeaseID = l.ID
 	if s.ClientLease != "" {

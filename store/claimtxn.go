@@ -31,6 +31,10 @@ type claimed struct {
 // It is sent with an etcd lease to hold on. Only where this replica's own line shows that the name is taken is it just
 // queued: comparing the whole range costs the length of the queue, inside etcd's serial apply.
 func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed, error) {
+	defer a.s.claiming.Add(-1)
+	if a.s.claiming.Add(1) > int64(a.s.cfg.MaxClaims) {
+		return claimed{}, ErrOverloaded
+	}
 	waiting := 0
 	if r != nil {
 		waiting = r.waiting(a.c.Name)

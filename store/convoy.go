@@ -26,6 +26,8 @@ type convoy[T comparable] struct {
 	// turn tells what x waits its turn about: only the first of those is looked at, the others wait behind it, so that
 	// thousands of them cost no more than one. "": nothing. Nil: none does.
 	turn func(x T) (about string)
+	// first tells what goes before all else that waits. Nil: nothing does.
+	first func(x T) bool
 
 	mu       sync.Mutex
 	waiting  []T
@@ -101,7 +103,15 @@ func (c *convoy[T]) enter(x T) {
 		}
 		c.behind[about] = nil
 	}
-	c.waiting = append(c.waiting, x)
+	if c.first == nil || !c.first(x) {
+		c.waiting = append(c.waiting, x)
+		return
+	}
+	at := slices.IndexFunc(c.waiting, func(other T) bool { return !c.first(other) })
+	if at < 0 {
+		at = len(c.waiting)
+	}
+	c.waiting = slices.Insert(c.waiting, at, x)
 }
 
 // gone lets wait in its place, now that x is not among the waiting any more, who comes after it. c.mu is held.

@@ -24,8 +24,8 @@ var (
 	ErrBadCursor = errors.New("no such cursor")
 	// ErrTooManyWaiters: the name's queue is full. Nothing was done.
 	ErrTooManyWaiters = errors.New("the queue of this name is full")
-	// ErrOverloaded: this replica serves as many waiters as it may. Nothing was done.
-	ErrOverloaded = errors.New("this replica serves as many waiters as it may")
+	// ErrOverloaded: this replica serves as many waiters, or sends as many claims, as it may at a time. Nothing was done.
+	ErrOverloaded = errors.New("this replica does as much at a time as it may")
 	// ErrDraining: this replica is going away and granted nothing. A claim that somebody can find keeps its place.
 	ErrDraining = errors.New("this replica is going away")
 	// ErrUnavailable: etcd cannot be used now. Nothing was done.

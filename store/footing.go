@@ -39,7 +39,9 @@ func (r *registration) footing(ctx context.Context, c claim, record *leaseRecord
 		f := &footing{
 			r: r, client: c.ClientLease, record: record, id: record.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease),
 		}
-		f.renew()
+		if !record.over() {
+			f.renew()
+		}
 		return f, nil
 	}
 	if idle, ok := r.pool.take(c.ttl()); ok {
@@ -60,6 +62,9 @@ func (r *registration) footing(ctx context.Context, c claim, record *leaseRecord
 func (f *footing) holds(st standing, r *registration) standing {
 	st.Held, st.Lease, st.Base = true, f.id, r.epoch.Base
 	st.TTLSeconds = int64(f.ttl / time.Second)
+	if st.holdEnd = r.s.cfg.newHold(); f.record != nil {
+		st.holdEnd = f.record.holdEnd // it is renewed with its client's lease
+	}
 	return st
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -61,22 +62,22 @@ func (l *line) behind(first lockID) *standing {
 
 // commit releases the claim and grants the heir with it, if there is one. Only the first attempt does both: a repeat
 // must not grant what may be granted already.
-func (h *heir) commit(ctx context.Context, s *Store, want lockID) (answer, error) {
+func (h *heir) commit(ctx context.Context, s *Store, want lockID, besides []clientv3.Op) (answer, error) {
 	if h == nil {
-		return s.commit(ctx, nil, func(r *registration, _ bool) (part, error) { return r.releasePart(want), nil })
+		return s.commit(ctx, nil, func(r *registration, _ bool) (part, error) { return r.releasePart(want, besides...), nil })
 	}
 	defer h.p.done()
 	a, err := s.commit(ctx, nil, func(r *registration, again bool) (part, error) {
 		h.tried = !again && r == h.p.line.r && h.prepare(ctx, r)
 		if !h.tried {
 			_, _ = h.f.abandon()
-			return r.releasePart(want), nil
+			return r.releasePart(want, besides...), nil
 		}
-		return h.part(r, want), nil
+		return h.part(r, want, besides), nil
 	})
 	if ofOne(err) && h.tried && !a.again {
 		h.f.afterFailure(err)
-		return s.commit(ctx, nil, func(r *registration, _ bool) (part, error) { return r.releasePart(want), nil })
+		return s.commit(ctx, nil, func(r *registration, _ bool) (part, error) { return r.releasePart(want, besides...), nil })
 	}
 	if err == nil && h.tried {
 		h.take(ctx, &a)
@@ -97,10 +98,10 @@ func (h *heir) prepare(ctx context.Context, r *registration) bool {
 }
 
 // part is the release, with the grant nested in it.
-func (h *heir) part(r *registration, want lockID) part {
+func (h *heir) part(r *registration, want lockID, besides []clientv3.Op) part {
 	release, grant := r.releasePart(want), r.grantPart(h.st, h.held, h.f)
-	both := append(release.then[:1:1], grant.then...)
-	alone := append(release.then[:1:1], grant.els...)
+	both := slices.Concat(release.then, grant.then, besides)
+	alone := slices.Concat(release.then, grant.els, besides)
 	return part{
 		subject: release.subject,
 		touches: append(release.touches, grant.touches...),

@@ -88,19 +88,23 @@ type sealer struct{ secret atomic.Pointer[[]byte] }
 // use is called with the store's secret before there is anything to seal.
 func (s *sealer) use(secret []byte) { s.secret.Store(&secret) }
 
-// seal is the id, sealed.
-func (s *sealer) seal(id lockID) lockID {
-	id.seal = derive(*s.secret.Load(), 'i', string(id.nonce[:]), strconv.FormatInt(id.revision, 10), id.name)
+// seal is the id, sealed for the principal whose claim it names: for another it is none.
+func (s *sealer) seal(id lockID, owner string) lockID {
+	parts := []string{string(id.nonce[:]), strconv.FormatInt(id.revision, 10), id.name, owner}
+	if owner == "" { // what was sealed before there were principals stays of use
+		parts = parts[:3]
+	}
+	id.seal = derive(*s.secret.Load(), 'i', parts...)
 	return id
 }
 
-// open takes an id that this store has made, and no other.
-func (s *sealer) open(text string) (lockID, bool) {
+// open takes an id that this store has made for owner, and no other.
+func (s *sealer) open(text, owner string) (lockID, bool) {
 	id, ok := parseLockID(text)
 	if !ok {
 		return lockID{}, false
 	}
-	sealed := s.seal(id)
+	sealed := s.seal(id, owner)
 	return id, hmac.Equal(sealed.seal[:], id.seal[:])
 }
 

@@ -27,12 +27,12 @@ func FuzzSealedID(f *testing.F) {
 		mine, other := &sealer{}, &sealer{}
 		mine.use([]byte("a secret"))
 		other.use([]byte("another"))
-		id := mine.seal(lockID{nonce: nonce(random[:16]), revision: revision, name: name})
+		id := mine.seal(lockID{nonce: nonce(random[:16]), revision: revision, name: name}, "")
 		text := id.String()
-		if got, ok := mine.open(text); !ok || got != id {
+		if got, ok := mine.open(text, ""); !ok || got != id {
 			t.Fatalf("%+v does not open: %+v, %v", id, got, ok)
 		}
-		if _, ok := other.open(text); ok {
+		if _, ok := other.open(text, ""); ok {
 			t.Fatal("it opens in another store")
 		}
 		raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -40,7 +40,7 @@ func FuzzSealedID(f *testing.F) {
 			t.Fatal(err)
 		}
 		raw[at%len(raw)] ^= flip
-		if got, ok := mine.open(base64.RawURLEncoding.EncodeToString(raw)); ok {
+		if got, ok := mine.open(base64.RawURLEncoding.EncodeToString(raw), ""); ok {
 			t.Errorf("changed at byte %d it opens as %+v", at%len(raw), got)
 		}
 	})

@@ -18,9 +18,12 @@ type leaseRecord struct {
 	TTLSeconds int64             `json:"ttl"`
 	Holder     string            `json:"holder,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
-	Lease      clientv3.LeaseID  `json:"lease"`
+	// Owner is the principal whose it is; "" without authentication.
+	Owner string           `json:"owner,omitempty"`
+	Lease clientv3.LeaseID `json:"lease"`
 	// Was is the etcd lease that it was on before, as long as claims of it may be there still: see movelease.go.
 	Was clientv3.LeaseID `json:"was,omitempty"`
+	holdEnd
 }
 
 // stands compares that the record is as it was last seen.
@@ -31,7 +34,7 @@ func (l leaseRecord) stands(key string) clientv3.Cmp {
 func (l leaseRecord) ttl() time.Duration { return time.Duration(l.TTLSeconds) * time.Second }
 
 func (l leaseRecord) lease(id string) Lease {
-	return Lease{ID: id, TTL: l.ttl(), Holder: l.Holder, Metadata: l.Metadata}
+	return Lease{ID: id, TTL: l.ttl(), Holder: l.Holder, Metadata: l.Metadata, HoldEnds: l.ends()}
 }
 
 // readLease reads a client's lease by its public id. ErrNoLease if there is none.
@@ -83,7 +86,10 @@ func (s *Store) NewLease(ctx context.Context, l Lease, arrived time.Time) (Lease
 		if err != nil {
 			return Lease{}, err
 		}
-		record := leaseRecord{TTLSeconds: int64(hold.ttl / time.Second), Holder: l.Holder, Metadata: l.Metadata, Lease: hold.id}
+		record := leaseRecord{
+			TTLSeconds: int64(hold.ttl / time.Second), Holder: l.Holder, Metadata: l.Metadata,
+			Owner: ownerOf(ctx), Lease: hold.id, holdEnd: s.cfg.newHold(),
+		}
 		id, term, err := s.putLease(bound, &record)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && bound.Err() == nil:
@@ -131,9 +137,10 @@ func (s *Store) GetLease(ctx context.Context, id string) (Lease, error) {
 		err = ErrNoLease
 	}
 	if err != nil {
-		return Lease{}, err
+		return Lease{}, s.toldIfBroken(bound, id, err)
 	}
-	return s.look(bound, w)
+	l, err := s.look(bound, w)
+	return l, s.toldIfBroken(bound, id, err)
 }
 
 // look shows what a witness says with what etcd says of its etcd lease. What is moved meanwhile is looked at again.
@@ -237,14 +244,14 @@ func (s *Store) EndLease(ctx context.Context, id string) error {
 		err = ErrNoLease
 	}
 	if err != nil {
-		return err
+		return s.toldIfBroken(bound, id, err)
 	}
 	if w.lock != nil {
 		err := s.release(bound, w.lock.lockID())
 		if errors.Is(err, ErrNoLock) {
 			err = ErrNoLease
 		}
-		return err
+		return s.toldIfBroken(bound, id, err)
 	}
 	return s.endRecord(bound, w)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -31,9 +32,11 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 // pager makes one page. Within a name claims are ordered by create-revision, but their keys are not: so a name is
 // always read whole.
 type pager struct {
-	s        *Store
-	f        Filter
+	s *Store
+	f Filter
+	// from and to are the range of keys that is read next; later are those after it.
 	from, to string
+	later    []keyRange
 	after    cursor
 	page     Page
 }
@@ -56,22 +59,38 @@ func (s *Store) newPager(f Filter) (*pager, error) {
 		}
 		p.from, p.to = k.locks()+f.Prefix, clientv3.GetPrefixRangeEnd(k.locks()+f.Prefix)
 	}
-	if f.Cursor == "" {
-		return p, nil
+	if f.Cursor != "" {
+		var ok bool
+		if p.after, ok = parseCursor(f.Cursor); !ok {
+			return nil, ErrBadCursor
+		}
+		if at := k.queue(p.after.name); at < p.from || at >= p.to {
+			return nil, ErrBadCursor
+		}
+		p.from = k.queue(p.after.name)
 	}
-	var ok bool
-	if p.after, ok = parseCursor(f.Cursor); !ok {
-		return nil, ErrBadCursor
+	if f.Within != nil {
+		p.later = clip(keyRange{p.from, p.to}, k.rangesOf(f.Within))
+		p.from, p.to = "", ""
+		p.nextRange()
 	}
-	if at := k.queue(p.after.name); at < p.from || at >= p.to {
-		return nil, ErrBadCursor
-	}
-	p.from = k.queue(p.after.name)
 	return p, nil
 }
 
+// nextRange goes on with the next range of names, and reports whether there is one.
+func (p *pager) nextRange() bool {
+	if len(p.later) == 0 {
+		return false
+	}
+	p.from, p.to, p.later = p.later[0].from, p.later[0].to, p.later[1:]
+	return true
+}
+
 func (p *pager) run(ctx context.Context) (Page, error) {
-	for range listReads {
+	if p.from == "" {
+		return p.page, nil
+	}
+	for reads := 0; reads < listReads; {
 		kvs, more, err := p.chunk(ctx)
 		if err != nil {
 			return Page{}, err
@@ -84,8 +103,11 @@ func (p *pager) run(ctx context.Context) (Page, error) {
 		case full:
 			p.page.Next = p.after.String()
 			return p.page, nil
-		case !more:
+		case !more && !p.nextRange():
 			return p.page, nil
+		}
+		if len(kvs) > 0 { // of empty ranges a principal has few
+			reads++
 		}
 	}
 	p.page.Next = p.after.String()
@@ -168,4 +190,20 @@ func (p *pager) addName(name string, kvs []*mvccpb.KeyValue) (full bool, err err
 		p.after = cursor{name, math.MaxInt64} // nothing of this name is left to list
 	}
 	return false, nil
+}
+
+// Overlaps says whether any name that the filter is for is in one of the ranges that it is restricted to.
+func (f Filter) Overlaps() bool {
+	if f.Within == nil {
+		return true
+	}
+	return slices.ContainsFunc(f.Within, func(n Names) bool {
+		switch {
+		case f.Name != "":
+			return n.Exact == f.Name || n.Exact == "" && strings.HasPrefix(f.Name, n.Begins)
+		case n.Exact != "":
+			return strings.HasPrefix(n.Exact, f.Prefix)
+		}
+		return strings.HasPrefix(n.Begins, f.Prefix) || strings.HasPrefix(f.Prefix, n.Begins)
+	})
 }

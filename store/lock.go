@@ -23,10 +23,14 @@ type Lock struct {
 	// Position counts the claims ahead.
 	Position int
 	// LeaseID is the client's lease the claim is on, or ID when it has its own.
-	LeaseID  string
-	TTL      time.Duration
+	LeaseID string
+	TTL     time.Duration
+	// Owner is the principal whose it is; "" without authentication.
+	Owner    string
 	Holder   string
 	Metadata map[string]string
+	// HoldEnds is after when it is renewed no more; zero if there is no such time.
+	HoldEnds time.Time
 	// Replayed says that an earlier request made this claim, and this one found it by its key or its lease.
 	Replayed bool
 	// Revision is etcd's, when this was seen: it grows with every change of the lock.
@@ -59,6 +63,8 @@ type Lease struct {
 	TTL      time.Duration
 	Holder   string
 	Metadata map[string]string
+	// HoldEnds is after when it is renewed no more; zero if there is no such time.
+	HoldEnds time.Time
 	// Left is the TTL left, between 0 and TTL. Only GetLease fills it.
 	Left time.Duration
 	// Locks are those held on it, oldest first. Only GetLease fills it.
@@ -80,6 +86,8 @@ type Kept struct {
 type Filter struct {
 	Name   string
 	Prefix string
+	// Within restricts the list to names in any of these ranges, if not nil.
+	Within []Names
 	// State restricts the list to claims in that state, if not nil.
 	State *State
 	// Cursor is Page.Next of the page before, or "".
@@ -87,6 +95,9 @@ type Filter struct {
 	// Limit bounds the page: 1 to 1000.
 	Limit int
 }
+
+// Names is a range of names: the one that is Exact, or all that begin with Begins ("" is all).
+type Names struct{ Exact, Begins string }
 
 // Page is a part of a list, by name and then by order in the queue.
 type Page struct {

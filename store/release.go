@@ -12,18 +12,19 @@ import (
 // came later. It fails with ErrNoLock if there is nothing to give back, ErrUnavailable if nothing was done, ErrUnknown
 // if that cannot be said.
 func (s *Store) Release(ctx context.Context, id string) error {
-	want, ok := s.keys.ids.open(id)
+	want, ok := s.openID(ctx, id)
 	if !ok {
 		return ErrNoLock
 	}
 	bound, cancel := s.bounded(ctx, time.Now())
 	defer cancel()
-	return s.release(bound, want)
+	return s.toldIfBroken(bound, id, s.release(bound, want))
 }
 
-func (s *Store) release(ctx context.Context, want lockID) error {
+// release removes a claim, and does besides, in the same transaction, what else there is to do.
+func (s *Store) release(ctx context.Context, want lockID, besides ...clientv3.Op) error {
 	h := s.heirOf(want)
-	a, err := h.commit(ctx, s, want)
+	a, err := h.commit(ctx, s, want, besides)
 	switch {
 	case err != nil:
 		return unavailableUnlessOurs(err)
@@ -37,13 +38,13 @@ func (s *Store) release(ctx context.Context, want lockID) error {
 	return ErrNoLock
 }
 
-func (r *registration) releasePart(want lockID) part {
+func (r *registration) releasePart(want lockID, besides ...clientv3.Op) part {
 	key := r.s.keys.claim(want.name, want.nonce)
 	return part{
 		subject: r.s.keys.queue(want.name),
 		touches: []string{key},
 		cmps:    []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", want.revision)},
-		then:    []clientv3.Op{clientv3.OpDelete(key, clientv3.WithPrevKV())},
+		then:    append([]clientv3.Op{clientv3.OpDelete(key, clientv3.WithPrevKV())}, besides...),
 	}
 }
 
@@ -73,7 +74,7 @@ func (s *Store) freeLease(a answer, id lockID) error {
 // Untold says that the answer which carried this lock could not be written. It is taken back if nobody else can know
 // of it; else it stands for its TTL.
 func (s *Store) Untold(l Lock) {
-	want, ok := s.keys.ids.open(l.ID)
+	want, ok := s.keys.ids.open(l.ID, l.Owner)
 	if !ok || !l.untold {
 		return
 	}

@@ -11,24 +11,27 @@ import (
 
 // Renew starts the TTL of a lease again: a client's, or that of a held lock which has its own. Success means that
 // nobody else has the locks on it before one TTL after this call began. It fails with ErrNoLease, ErrLockQueued,
-// ErrUnavailable or ErrUnknown.
+// ErrMaxHold, a *BrokenError, ErrUnavailable or ErrUnknown.
 func (s *Store) Renew(ctx context.Context, id string, arrived time.Time) (Lease, error) {
 	bound, cancel := s.bounded(ctx, arrived)
 	defer cancel()
 	w, known := s.remembered(id)
 	var err error
-	if !known {
+	if known {
+		err = w.owned(ctx)
+	} else {
 		w, err = s.witness(bound, id)
 	}
 	if err == nil {
-		_, err = s.prove(bound, &w)
+		if _, err = s.prove(bound, &w); errors.Is(err, ErrNoLease) {
+			s.forget(id)
+		}
 	}
 	if errors.Is(err, ErrNoLease) {
 		s.metrics.refused.Inc()
-		s.forget(id)
 	}
 	if err != nil {
-		return Lease{}, err
+		return Lease{}, s.toldIfBroken(bound, id, err)
 	}
 	return w.lease(), nil
 }
@@ -36,8 +39,11 @@ func (s *Store) Renew(ctx context.Context, id string, arrived time.Time) (Lease,
 // prove renews the etcd lease of w until that is proven, and returns when the renewal that counts was sent. It counts
 // only when a linearizable read made after its answer shows the witness standing and bears the same raft term, which
 // is also the one in which the lease was begun; what is on a lease of an earlier one is moved first.
-// ErrNoLease if the witness is gone; ErrUnknown if there is no proof in time.
+// ErrNoLease if the witness is gone; ErrMaxHold if it is renewed no more; ErrUnknown if there is no proof in time.
 func (s *Store) prove(ctx context.Context, w *witness) (time.Time, error) {
+	if w.hold().over() {
+		return time.Time{}, ErrMaxHold
+	}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		sent, err := s.proveOnce(ctx, w)
 		switch {
@@ -102,6 +108,8 @@ func (s *Store) confirm(ctx context.Context, st *standing, sent, arrived time.Ti
 		var err error
 		if sent, err = s.proveHeld(bound, &w); errors.Is(err, ErrNoLease) {
 			return ErrNoLock
+		} else if errors.Is(err, ErrMaxHold) {
+			return err
 		} else if err != nil {
 			return unknown(err)
 		}
@@ -138,7 +146,8 @@ const keepAtLeast = time.Minute
 
 // Keep renews a lease every third of its TTL for as long as ctx lasts, at the longest for the TTL or a minute, and
 // tells of each renewal and of each that failed. Before the first is told it fails like Renew. Then: nil when the time
-// is over, ErrNoLease when the lease is gone, ErrDraining, ctx's error, or tell's.
+// is over, ErrNoLease or a *BrokenError when the lease is gone, ErrMaxHold when it is renewed no more, ErrDraining,
+// ctx's error, or tell's.
 func (s *Store) Keep(ctx context.Context, id string, tell func(Kept) error) error {
 	bound, cancel := s.bounded(ctx, time.Now())
 	w, err := s.witness(bound, id)
@@ -151,7 +160,7 @@ func (s *Store) Keep(ctx context.Context, id string, tell func(Kept) error) erro
 		err = ErrNoLease
 	}
 	if err != nil {
-		return err
+		return s.toldIfBroken(ctx, id, err)
 	}
 	if err := tell(Kept{Lease: w.lease(), Sent: last}); err != nil {
 		return err
@@ -167,8 +176,8 @@ func (s *Store) Keep(ctx context.Context, id string, tell func(Kept) error) erro
 		}
 		w.until = last.Add(w.ttl())
 		sent, err := s.keepOnce(streaming, &w)
-		if errors.Is(err, ErrNoLease) {
-			return err
+		if errors.Is(err, ErrNoLease) || errors.Is(err, ErrMaxHold) {
+			return s.toldIfBroken(ctx, id, err)
 		}
 		if pause = min(w.ttl()/3, time.Second); err == nil {
 			pause, last = w.ttl()/3, sent

@@ -27,7 +27,11 @@ type Config struct {
 	MaxWaiters int
 	// MaxQueue bounds those that wait for one name. Default 5,000.
 	MaxQueue int
-	Logger   *slog.Logger
+	// MaxClaims bounds the claims that are on their way to etcd at one time, waiters not among them. Default 8,192.
+	MaxClaims int
+	// MaxHold is how long after its grant a lock is renewed, or after its beginning a client's lease. 0: for ever.
+	MaxHold time.Duration
+	Logger  *slog.Logger
 	// Registerer takes the store's metrics.
 	Registerer prometheus.Registerer
 }
@@ -39,6 +43,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.RequestBound, 5*time.Second)
 	setDefault(&c.MaxWaiters, 20_000)
 	setDefault(&c.MaxQueue, 5_000)
+	setDefault(&c.MaxClaims, 8_192)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -70,6 +75,8 @@ type Store struct {
 	hot     hot
 	// stays says that nothing is moved, as a replica of an earlier build is there.
 	stays atomic.Bool
+	// claiming counts the claims that are on their way to etcd.
+	claiming atomic.Int64
 	// least is the shortest TTL that etcd can keep, in nanoseconds.
 	least atomic.Int64
 

@@ -32,7 +32,7 @@ func (w witness) lease() Lease {
 		return w.record.lease(w.id)
 	}
 	l := w.lock.lock()
-	return Lease{ID: l.ID, TTL: l.TTL, Holder: l.Holder, Metadata: l.Metadata, Token: l.Token}
+	return Lease{ID: l.ID, TTL: l.TTL, Holder: l.Holder, Metadata: l.Metadata, HoldEnds: l.HoldEnds, Token: l.Token}
 }
 
 func (w witness) ttl() time.Duration {
@@ -45,14 +45,15 @@ func (w witness) ttl() time.Duration {
 // witness finds the lease that a public id names: a client's, or that of a held lock which has its own. ErrLockQueued
 // for a lock that is not held yet, else ErrNoLease.
 func (s *Store) witness(ctx context.Context, id string) (witness, error) {
-	if lock, ok := s.keys.ids.open(id); ok {
+	if lock, ok := s.openID(ctx, id); ok {
 		return s.lockWitness(ctx, id, lock)
 	}
 	record, err := s.readLease(ctx, id)
 	if err != nil {
 		return witness{}, err
 	}
-	return witness{key: s.keys.leaseOf(id), id: id, record: record}, nil
+	w := witness{key: s.keys.leaseOf(id), id: id, record: record}
+	return w, w.owned(ctx)
 }
 
 func (s *Store) lockWitness(ctx context.Context, id string, want lockID) (witness, error) {

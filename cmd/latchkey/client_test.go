@@ -187,7 +187,11 @@ func (c *client) list(replica, name string) ([]api.Lock, error) {
 	}
 	var page api.LockList
 	err = json.NewDecoder(resp.Body).Decode(&page)
-	return page.Locks, err
+	locks := make([]api.Lock, len(page.Locks))
+	for i, l := range page.Locks {
+		locks[i] = api.Lock(l)
+	}
+	return locks, err
 }
 
 // awaitClaims waits until there are n claims on the name, and returns how long that took.

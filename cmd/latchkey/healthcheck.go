@@ -3,19 +3,25 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 )
 
 type healthcheckCommand struct {
-	URL     string   `name:"url" placeholder:"URL" help:"Where latchkey is, such as http://127.0.0.1:8080 (default: this machine, at the port of --listen)."`
-	Listen  string   `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"What the server was told to listen on (default: ${default}); read if there is no --url."`
-	Live    bool     `help:"Ask only whether it is alive (/healthz), and not whether it can serve (/readyz)."`
-	Timeout duration `default:"3s" placeholder:"DURATION" help:"How long the answer may take: 100ms to 1m (default: ${default})."`
+	URL         string   `name:"url" placeholder:"URL" help:"Where latchkey is, such as http://127.0.0.1:8080 (default: this machine, at the port of --listen)."`
+	Listen      string   `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"What the server was told to listen on (default: ${default}); read if there is no --url."`
+	AdminListen string   `placeholder:"HOST:PORT" help:"The server's listener for administration, if it has one: asked in place of --listen."`
+	TLSCert     string   `name:"tls-cert" placeholder:"FILE" help:"The server's certificate, if it has one: it is asked over HTTPS, and must show this one."`
+	Live        bool     `help:"Ask only whether it is alive (/healthz), and not whether it can serve (/readyz)."`
+	Timeout     duration `default:"3s" placeholder:"DURATION" help:"How long the answer may take: 100ms to 1m (default: ${default})."`
 }
 
 func (c *healthcheckCommand) check(bad *faults) {
@@ -24,8 +30,8 @@ func (c *healthcheckCommand) check(bad *faults) {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			bad.add("url", "must begin with http:// or https:// and name a host")
 		}
-	} else if err := hostPort(c.Listen); err != nil {
-		bad.add("listen", "%v, not %q", err, c.Listen)
+	} else if err := hostPort(c.where()); err != nil {
+		bad.add("listen", "%v, not %q", err, c.where())
 	}
 	c.Timeout.within(bad, "timeout", 100*time.Millisecond, time.Minute)
 }
@@ -43,6 +49,11 @@ func (c *healthcheckCommand) run(s surroundings) error {
 	}
 	// straight there: no proxy of the environment, no redirect, no connection kept
 	line := &http.Transport{DisableKeepAlives: true}
+	if c.URL == "" && c.AdminListen == "" && c.TLSCert != "" {
+		if line.TLSClientConfig, err = pinned(c.TLSCert); err != nil {
+			return err
+		}
+	}
 	client := &http.Client{Transport: line, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -70,7 +81,7 @@ func (c *healthcheckCommand) target() (string, error) {
 	if c.URL != "" {
 		return url.JoinPath(c.URL, path)
 	}
-	host, port, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.where())
 	if err != nil {
 		return "", err
 	}
@@ -80,5 +91,39 @@ func (c *healthcheckCommand) target() (string, error) {
 			host = "::1"
 		}
 	}
-	return "http://" + net.JoinHostPort(host, port) + path, nil
+	scheme := "http://"
+	if c.AdminListen == "" && c.TLSCert != "" {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, port) + path, nil
+}
+
+// where is the listener that is asked.
+func (c *healthcheckCommand) where() string {
+	if c.AdminListen != "" {
+		return c.AdminListen
+	}
+	return c.Listen
+}
+
+// pinned trusts the certificate in a file and no other: the name in it is not the one by which this machine is reached here.
+func pinned(file string) (*tls.Config, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, // in place of it:
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if !bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes) {
+				return errors.New("it shows another certificate than " + file + " has")
+			}
+			return nil
+		},
+	}, nil
 }

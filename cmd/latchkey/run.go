@@ -34,6 +34,7 @@ type commands struct {
 
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running latchkey whether it is ready. Exits with 0 if it is, else with 1."`
 	Epoch       epochCommands      `cmd:"" help:"Show or raise the number that fencing tokens start from."`
+	Token       tokenCommands      `cmd:"" help:"Make tokens for the principals of the server's auth file."`
 	Version     versionCommand     `cmd:"" help:"Show the version."`
 }
 
@@ -126,6 +127,7 @@ func grammar(stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "service", Title: "The service:"}, {Key: "claim", Title: "The claim:"},
 			{Key: "http", Title: "HTTP:"}, {Key: "locks", Title: "Locks and waiting:"},
+			{Key: "access", Title: "Who may do what:"}, {Key: "limits", Title: "Limits:"},
 			{Key: "store", Title: "Where locks are kept:"}, {Key: "log", Title: "Log:"},
 		}),
 		kong.DefaultEnvars("LATCHKEY"),

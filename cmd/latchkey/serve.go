@@ -43,6 +43,14 @@ func bounds() kong.Vars {
 		"wait":        span(0, mostWait),
 		"grace":       span(leastGrace, mostGrace),
 		"every":       span(leastEvery, mostEvery),
+
+		"rate":             fmt.Sprint(mostRate),
+		"of_one":           fmt.Sprint(mostOfOne),
+		"connections_most": fmt.Sprint(mostConnections),
+		"hold":             span(leastHold, mostHold),
+		"body":             fmt.Sprintf("%d to %d", leastBody, mostBody),
+		"header":           fmt.Sprintf("%d to %d", server.LeastHeaderBytes, server.MostHeaderBytes),
+		"arrival":          span(leastArrival, mostArrival),
 	}
 }
 
@@ -55,7 +63,7 @@ const (
 )
 
 type serveCommand struct {
-	Listen       string   `default:"127.0.0.1:8080" placeholder:"HOST:PORT" group:"http" help:"Where to serve HTTP (default: ${default}). Without a host: on all addresses; port 0: on a free port. There is no authentication: whoever reaches it can take, see and release every lock."`
+	Listen       string   `default:"127.0.0.1:8080" placeholder:"HOST:PORT" group:"http" help:"Where to serve HTTP (default: ${default}). Without a host: on all addresses; port 0: on a free port. What is not loopback needs --auth-file, or --insecure-no-auth."`
 	MaxWait      duration `default:"55s" placeholder:"DURATION" group:"http" help:"The longest wait_seconds a client may ask for: whole seconds from ${max_wait} (default: ${default}, below the 60 s after which common balancers cut an idle line)."`
 	DrainTimeout duration `default:"8s" placeholder:"DURATION" group:"http" help:"How long requests may take to end when the server stops: ${drain} (default: ${default}). Waits and streams end at once, in a way that goes on at another replica."`
 	MaxConns     number   `name:"max-connections" default:"32768" placeholder:"NUMBER" group:"http" help:"Connections open at one time: ${connections} (default: ${default}). More have to wait."`
@@ -66,8 +74,10 @@ type serveCommand struct {
 	MaxWaiters     number   `default:"20000" placeholder:"NUMBER" group:"locks" help:"Queued claims that this replica serves at one time: ${waiters} (default: ${default}). More are refused with 503 overloaded."`
 	MaxQueue       number   `default:"5000" placeholder:"NUMBER" group:"locks" help:"Claims that may wait for one name: ${waiters} (default: ${default}). More are refused with 429."`
 
-	etcdFlags `embed:""`
-	logFlags  `embed:""`
+	accessFlags `embed:""`
+	limitFlags  `embed:""`
+	etcdFlags   `embed:""`
+	logFlags    `embed:""`
 }
 
 func (c *serveCommand) check(bad *faults) {
@@ -82,6 +92,8 @@ func (c *serveCommand) check(bad *faults) {
 	c.RequestTimeout.within(bad, "request-timeout", leastRequest, mostRequest)
 	c.MaxWaiters.within(bad, "max-waiters", 1, mostWaiters)
 	c.MaxQueue.within(bad, "max-queue", 1, mostWaiters)
+	c.accessFlags.check(bad, c.Listen)
+	c.limitFlags.check(bad)
 	c.etcdFlags.check(bad)
 	c.logFlags.check(bad)
 }
@@ -96,6 +108,11 @@ func (c *serveCommand) run(s surroundings) (err error) {
 
 	defer runtime.KeepAlive(make([]byte, idleHeap))
 	defer startTidying()()
+	doors, err := c.findDoors(s.stop, logger, registry)
+	if err != nil {
+		return started(s, err)
+	}
+	defer doors.close()
 	e, err := c.open(s.stop, logger)
 	if err != nil {
 		return started(s, err)
@@ -109,17 +126,25 @@ func (c *serveCommand) run(s surroundings) (err error) {
 	defer func() { err = errors.Join(err, closing("store", closeStore(s.cut, locks))) }()
 
 	handler, err := server.New(locks, server.Config{
-		MaxWait: c.MaxWait.Duration, Logger: logger, Registry: registry,
+		MaxWait: c.MaxWait.Duration, MaxBody: int64(c.MaxBody.int), BodyTimeout: c.BodyTimeout.Duration,
+		Gate: doors.asks(), Limits: c.limits(), MetricsApart: c.AdminListen != "",
+		Logger: logger, Audit: doors.audit, Registry: registry,
 	})
 	if err != nil {
 		return &startError{err}
 	}
-	listener, err := server.Listen(s.stop, c.Listen, c.MaxConns.int)
-	if err != nil {
+	if err := c.openDoors(s.stop, doors, registry); err != nil {
 		return started(s, err)
 	}
-	logger.Info(fmt.Sprintf("latchkey %s listens on http://%s, store: %s", versionText(), listener.Addr(), e.where))
-	return c.serve(s, listener, handler, e, logger)
+	if err := doors.serveAdmin(handler, c.Pprof, logger); err != nil {
+		return &startError{err}
+	}
+	if c.InsecureNoAuth && !loopback(c.Listen) {
+		logger.Warn("there is no authentication: whoever reaches this address can take, see and release every lock",
+			"listen", doors.listener.Addr().String())
+	}
+	logger.Info(fmt.Sprintf("latchkey %s listens on %s://%s, store: %s", versionText(), doors.scheme(), doors.listener.Addr(), e.where))
+	return c.serve(s, doors.listener, handler, e, logger)
 }
 
 // started is why a start ended: not a fault if it was told to stop meanwhile.
@@ -147,6 +172,8 @@ func (c *serveCommand) openStore(ctx context.Context, e *etcd, logger *slog.Logg
 		RequestBound: c.RequestTimeout.Duration,
 		MaxWaiters:   c.MaxWaiters.int,
 		MaxQueue:     c.MaxQueue.int,
+		MaxClaims:    c.MaxClaimsAtOnce.int,
+		MaxHold:      c.MaxHold.Duration,
 		Logger:       logger.With("component", "store"),
 		Registerer:   registry,
 	})
@@ -164,7 +191,12 @@ func closeStore(cut context.Context, locks *store.Store) error {
 func (c *serveCommand) serve(s surroundings, listener net.Listener, handler *server.Server, e *etcd, logger *slog.Logger) error {
 	requests, cutRequests := context.WithCancel(context.Background())
 	defer cutRequests()
-	srv := server.NewHTTPServer(handler, logger)
+	srv, err := server.NewHTTPServerWith(handler, logger, server.HTTPConfig{
+		HeaderTimeout: c.HeaderTimeout.Duration, MaxHeaderBytes: c.MaxHeader.int,
+	})
+	if err != nil {
+		return &startError{err}
+	}
 	srv.BaseContext = func(net.Listener) context.Context { return requests }
 
 	served := make(chan error, 1)

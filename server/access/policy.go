@@ -1,0 +1,46 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// MaxCredentials is how long an Authorization header may be, in bytes.
+const MaxCredentials = 8 << 10
+
+// policy is what the files say at one time.
+type policy struct {
+	bearers      bearers
+	certificates certificates
+	jwt          *issuer // nil: none are taken
+}
+
+var (
+	errScheme       = errors.New("the scheme of the credentials is not Bearer")
+	errTooLong      = errors.New("the credentials are too long")
+	errNobodysToken = errors.New("no principal has the token")
+	errNoIssuer     = errors.New("the credentials are none of our tokens, and no JWTs are taken")
+)
+
+// authorized is who sent an Authorization header with this value.
+func (p *policy) authorized(ctx context.Context, value string) (*Principal, error) {
+	if len(value) > MaxCredentials {
+		return nil, errTooLong
+	}
+	scheme, credentials, _ := strings.Cut(value, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil, errScheme
+	}
+	credentials = strings.TrimLeft(credentials, " ")
+	switch {
+	case isToken(credentials):
+		if found := p.bearers.who(credentials); found != nil {
+			return found, nil
+		}
+		return nil, errNobodysToken
+	case p.jwt == nil:
+		return nil, errNoIssuer
+	}
+	return p.jwt.who(ctx, credentials)
+}

@@ -1,0 +1,38 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/latchkey/latchkey/api"
+	"github.com/latchkey/latchkey/server/access"
+	"github.com/latchkey/latchkey/store"
+)
+
+// breakLock takes a lock away from whoever has it, and leaves a line of that in the audit log: who did it, why, and to
+// whom. Ids are capabilities, so the token tells which lock it was.
+func (h handlers) breakLock(ctx context.Context, id, reason string) (api.DeleteLockResponseObject, error) {
+	ex := exchangeOf(ctx)
+	if err := ex.mayAnywhere(access.Admin); err != nil {
+		h.cfg.Audit.Warn("lock not broken", "by", ex.who.Name, "from", addressOf(ex.remote), "reason", reason, "outcome", "forbidden")
+		return nil, err
+	}
+	lock, err := h.store.Break(ctx, id, store.Breaking{Reason: reason, By: ex.who.Name}, func(name string) bool {
+		return ex.who.May(access.Admin, name)
+	})
+	if errors.Is(err, store.ErrNoLock) || errors.Is(err, store.ErrUnavailable) && lock.ID == "" {
+		return nil, err // nothing was there, or nothing was done
+	}
+	ex.name = lock.Name
+	outcome := "broken"
+	if err != nil {
+		outcome = failureOf(err).code
+	}
+	h.cfg.Audit.Warn("lock broken", "by", ex.who.Name, "from", addressOf(ex.remote), "reason", reason, "outcome", outcome,
+		"name", lock.Name, "state", string(stateNames[lock.State]), "fencing_token", lock.Token,
+		"principal", lock.Owner, "holder", lock.Holder)
+	if err != nil {
+		return nil, err
+	}
+	return api.DeleteLock204Response{}, nil
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/latchkey/latchkey/store/etcdtest"
+)
+
+func anyName(string) bool { return true }
+
+func wantBroken(t testing.TB, what string, err error, reason string) {
+	t.Helper()
+	var broken *BrokenError
+	if !errors.As(err, &broken) || broken.Reason != reason {
+		t.Errorf("%s: got %v, want it broken because of %q", what, err, reason)
+	}
+}
+
+func TestABrokenLockGoesToTheNextAndItsHolderIsTold(t *testing.T) {
+	a, b := pair(t)
+	held := claimAs(t, a, "ann", Claim{Name: "x"})
+	next := claimInBackground(t, b, Claim{Name: "x", Wait: within})
+	queuedUp(t, a, "x", 2)
+	was, err := b.Break(ctxFor(t), held.ID, Breaking{Reason: "host is gone", By: "root"}, anyName)
+	if err != nil || was.Owner != "ann" || was.Token != held.Token {
+		t.Fatalf("break: got %+v, %v", was, err)
+	}
+	if won := getHeld(t, next); won.Token <= held.Token {
+		t.Errorf("the next one's token: got %d, want more than %d", won.Token, held.Token)
+	}
+	for _, s := range []*Store{a, b} {
+		ctx := as(t, "ann")
+		for what, err := range map[string]error{
+			"renew":      errOf(s.Renew(ctx, held.ID, time.Now())),
+			"look":       errOf(s.Look(ctx, held.ID)),
+			"ask":        errOf(s.Ask(ctx, held.ID, 0, time.Now())),
+			"follow":     s.Follow(ctx, held.ID, time.Now(), func(Lock) error { return nil }),
+			"release":    s.Release(ctx, held.ID),
+			"end":        s.EndLease(ctx, held.ID),
+			"get":        errOf(s.GetLease(ctx, held.ID)),
+			"keep alive": s.Keep(ctx, held.ID, func(Kept) error { return nil }),
+		} {
+			wantBroken(t, what, err, "host is gone")
+		}
+		wantErr(t, "look by another", errOf(s.Look(as(t, "bob"), held.ID)), ErrNoLock)
+	}
+	wantErr(t, "break it again", errOf(b.Break(ctxFor(t), held.ID, Breaking{Reason: "again"}, anyName)), ErrNoLock)
+}
+
+func TestAStreamTellsThatTheLockWasBroken(t *testing.T) {
+	a, b := pair(t)
+	held := mustHold(t, a, Claim{Name: "x", TTL: 3 * time.Second})
+	kept := make(chan struct{}, 100)
+	done := make(chan error, 1)
+	go func() {
+		done <- a.Keep(ctxFor(t), held.ID, func(Kept) error { kept <- struct{}{}; return nil })
+	}()
+	<-kept
+	if _, err := b.Break(ctxFor(t), held.ID, Breaking{Reason: "why"}, anyName); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		wantBroken(t, "the stream", err, "why")
+	case <-time.After(within):
+		t.Fatal("the stream goes on")
+	}
+}
+
+func TestAWaitingClaimCanBeBroken(t *testing.T) {
+	a, b := pair(t)
+	mustHold(t, a, Claim{Name: "x"})
+	queued := enqueue(t, a, Claim{Name: "x"})
+	asking := make(chan error, 1)
+	go func() { asking <- errOf(a.Ask(ctxFor(t), queued.ID, within, time.Now())) }()
+	eventually(t, "the ask is attached", func() bool { return a.serving() == 1 })
+	if was, err := b.Break(ctxFor(t), queued.ID, Breaking{Reason: "why"}, anyName); err != nil || was.State != Queued {
+		t.Fatalf("break: %+v, %v", was, err)
+	}
+	select {
+	case err := <-asking:
+		wantBroken(t, "the wait", err, "why")
+	case <-time.After(within):
+		t.Fatal("the wait goes on")
+	}
+}
+
+// TestOnlyWhatIsThereAndAllowedIsBroken: not by a name that may not, by a forged or a cut id, nor what came later.
+func TestOnlyWhatIsThereAndAllowedIsBroken(t *testing.T) {
+	a, b := pair(t)
+	first := claimAs(t, a, "ann", Claim{Name: "x"})
+	if err := a.Release(as(t, "ann"), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	now := claimAs(t, a, "ann", Claim{Name: "x"})
+	id, ok := parseLockID(now.ID)
+	if !ok {
+		t.Fatal("the id cannot be read")
+	}
+	id.seal = newNonce()
+	byName := func(name string) bool { return strings.HasPrefix(name, "y") }
+	for what, err := range map[string]error{
+		"a name that may not":  errOf(b.Break(ctxFor(t), now.ID, Breaking{Reason: "r"}, byName)),
+		"a forged seal":        errOf(b.Break(ctxFor(t), id.String(), Breaking{Reason: "r"}, anyName)),
+		"a claim of before":    errOf(b.Break(ctxFor(t), first.ID, Breaking{Reason: "r"}, anyName)),
+		"what is no id at all": errOf(b.Break(ctxFor(t), "x", Breaking{Reason: "r"}, anyName)),
+	} {
+		wantErr(t, what, err, ErrNoLock)
+	}
+	if _, err := b.Renew(as(t, "ann"), now.ID, time.Now()); err != nil {
+		t.Errorf("the lock that was not broken: %v", err)
+	}
+	if got := keysUnder(t, a, "broken/"); len(got) != 0 {
+		t.Errorf("word of what was not broken: %q", got)
+	}
+}
+
+func keysUnder(t testing.TB, s *Store, part string) (found []string) {
+	t.Helper()
+	got, err := s.etcd.Get(ctxFor(t), s.cfg.Prefix+part, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range got.Kvs {
+		found = append(found, string(kv.Key))
+	}
+	return found
+}
+
+// TestBreakingWithALostAnswer: the answer to the transaction is lost after the commit. It was done once, the word of it is
+// there, and nobody's later lock was touched.
+func TestBreakingWithALostAnswer(t *testing.T) {
+	s, faults := faulty(t)
+	held := mustHold(t, s, Claim{Name: "x"})
+	lost := faults.Next(etcdtest.Txns(nil).And(etcdtest.Writes).And(etcdtest.Touches(s.keys.locks()))).LoseReply()
+	if _, err := s.Break(ctxFor(t), held.ID, Breaking{Reason: "why"}, anyName); err != nil {
+		t.Fatalf("break: %v", err)
+	}
+	lost.WaitDone(t)
+	wantBroken(t, "renew", errOf(s.Renew(ctxFor(t), held.ID, time.Now())), "why")
+	later := mustHold(t, s, Claim{Name: "x"})
+	if _, err := s.Renew(ctxFor(t), later.ID, time.Now()); err != nil {
+		t.Errorf("what came after: %v", err)
+	}
+}
+
+// TestAFullStoreStillLetsGoOfWhatIsBroken, without a word of it: there is no space for one.
+func TestAFullStoreStillLetsGoOfWhatIsBroken(t *testing.T) {
+	etcd := etcdtest.New(t)
+	s := open(t, etcd.Client(t))
+	held := mustHold(t, s, Claim{Name: "x"})
+	alarm(t, etcd, etcdserverpb.AlarmRequest_ACTIVATE)
+	if _, err := s.Break(ctxFor(t), held.ID, Breaking{Reason: "why"}, anyName); err != nil {
+		t.Fatalf("break: %v", err)
+	}
+	wantErr(t, "renew", errOf(s.Renew(ctxFor(t), held.ID, time.Now())), ErrNoLease)
+	if got := claimsOn(t, s, "x"); len(got) != 0 {
+		t.Errorf("still there: %+v", got)
+	}
+}
