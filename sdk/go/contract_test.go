@@ -70,6 +70,21 @@ func TestWireTypesAreThoseOfTheContract(t *testing.T) {
 	}
 }
 
+// TestListedClaimsAreClaims: what others see of a claim has no other fields, and may have no ids.
+func TestListedClaimsAreClaims(t *testing.T) {
+	t.Parallel()
+	schemas := contract(t).Components.Schemas
+	listed, own := schemas["ListedLock"].Value, schemas["Lock"].Value
+	if got, want := keys(listed.Properties), keys(own.Properties); !slices.Equal(got, want) {
+		t.Errorf("what is listed has the fields %q, a claim %q", got, want)
+	}
+	for _, field := range own.Required {
+		if required := slices.Contains(listed.Required, field); required == strings.HasSuffix(field, "id") {
+			t.Errorf("what is listed has %s always: %v", field, required)
+		}
+	}
+}
+
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // kindOf is a type in the contract's words.

@@ -25,7 +25,8 @@ type ClaimRequest struct {
 	Key string `json:"-"`
 }
 
-// Claim is a claim on a name, as its owner sees it.
+// Claim is a claim on a name, as its owner sees it. In a list ID and LeaseID are empty unless it is one's own, or one administers
+// the name.
 type Claim struct {
 	ID                string            `json:"id"` // a capability: whoever knows it can renew and release
 	Name              string            `json:"name"`

@@ -11,6 +11,7 @@ export type {
   LeaseBody,
   LeaseRequest,
   LeaseStatus,
+  ListedLock,
   LockBody,
   LockHolder,
   LockList,
