@@ -29,7 +29,7 @@ type serviceFlags struct {
 	Header  []string `sep:"none" placeholder:"NAME:VALUE" group:"service" help:"A header for every request, such as one that a proxy on the way wants. The flag may be repeated. Other users of a machine can read its command lines: prefer the variable for a secret."`
 	Timeout period   `default:"10s" placeholder:"DURATION" group:"service" help:"How long the servers may take to answer, all tries together, beyond what they are asked to wait: ${timeout} (default: ${default})."`
 
-	accessFlags `embed:""`
+	credentialFlags `embed:""`
 }
 
 func (f *serviceFlags) ofClient() {}
@@ -44,7 +44,7 @@ func (f *serviceFlags) check(bad *faults) {
 	if len(f.Server) == 0 {
 		bad.add("server", "must name a server")
 	}
-	f.accessFlags.check(bad)
+	f.credentialFlags.check(bad)
 	for i, h := range f.Header {
 		if name, value, found := strings.Cut(h, ":"); !found || !headerName.MatchString(name) || strings.ContainsAny(value, "\r\n\x00") {
 			bad.add("header", "must be NAME:VALUE, and the one at place %d is not", i+1) // its value may be secret

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -29,6 +30,7 @@ type listCommand struct {
 
 func (*listCommand) Help() string {
 	return "The table has a row for each claim: by name, and by place in line within a name. POSITION counts the claims ahead. " +
+		"PRINCIPAL, where the service asks who calls, is what it knows; HOLDER is what the claim says of itself. " +
 		"A look keeps no place and renews nothing.\n\n" + durationHelp + clientExitHelp
 }
 
@@ -125,13 +127,20 @@ func between(to io.Writer) string {
 // printTable prints claims for people. It leaves the ids out, as whoever knows one can release the lock.
 func printTable(to io.Writer, claims []latchkey.Claim) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tSTATE\tPOSITION\tTOKEN\tTTL\tHOLDER")
+	principals := slices.ContainsFunc(claims, func(c latchkey.Claim) bool { return c.Principal != "" })
+	who := func(principal, holder string) string {
+		if principals {
+			return principal + "\t" + holder
+		}
+		return holder
+	}
+	fmt.Fprintf(table, "NAME\tSTATE\tPOSITION\tTOKEN\tTTL\t%s\n", who("PRINCIPAL", "HOLDER"))
 	for _, c := range claims {
 		token := "-"
 		if c.FencingToken != 0 {
 			token = strconv.FormatInt(c.FencingToken, 10)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", shown(c.Name), c.State, c.Position, token, short(time.Duration(c.TTLSeconds)*time.Second), shown(c.Holder))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", shown(c.Name), c.State, c.Position, token, short(time.Duration(c.TTLSeconds)*time.Second), who(shown(c.Principal), shown(c.Holder)))
 	}
 	return table.Flush()
 }

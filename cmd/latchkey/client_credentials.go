@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// accessFlags say who calls, and whom to trust.
-type accessFlags struct {
+// credentialFlags say who calls, and whom to trust.
+type credentialFlags struct {
 	TokenFile string `placeholder:"FILE" group:"service" help:"A file that holds the token to send, an API token or a JWT; spaces and line breaks around it do no harm. It is read again when a request is answered 401. Without one the token is that of $$LATCHKEY_TOKEN, for which there is no flag: other users of a machine can read its command lines."`
 	CACert    string `name:"cacert" placeholder:"FILE" group:"service" help:"The CA certificates, PEM, by which the servers' certificates are verified, in place of the system's."`
 	Cert      string `placeholder:"FILE" group:"service" help:"The client certificate to show, PEM; with --cert-key. Both are read again for each connection."`
@@ -25,7 +25,7 @@ const tokenEnv = "LATCHKEY_TOKEN"
 
 const mostTokenFile = 64 << 10 // bytes
 
-func (f *accessFlags) check(bad *faults) {
+func (f *credentialFlags) check(bad *faults) {
 	if token := os.Getenv(tokenEnv); token != "" && !soundToken(token) {
 		bad.arg(tokenEnv, "must be printable ASCII without spaces")
 	}
@@ -82,7 +82,7 @@ func readCertificates(file string) (*x509.CertPool, error) {
 }
 
 // tokens is asked for the first token, and again when one was refused; nil if there is none to send.
-func (f *accessFlags) tokens() func(context.Context) (string, error) {
+func (f *credentialFlags) tokens() func(context.Context) (string, error) {
 	file, token := f.TokenFile, os.Getenv(tokenEnv)
 	switch {
 	case file != "":
@@ -100,7 +100,7 @@ func (f *accessFlags) tokens() func(context.Context) (string, error) {
 }
 
 // tls is nil where Go's own ways will do.
-func (f *accessFlags) tls() (*tls.Config, error) {
+func (f *credentialFlags) tls() (*tls.Config, error) {
 	if f.CACert == "" && f.Cert == "" {
 		return nil, nil
 	}
