@@ -10,8 +10,8 @@ import (
 	"net/url"
 )
 
-// send sends the request, a second time with a fresh token if the first was refused. It tells also when that was which was
-// answered.
+// send sends the request, and once more with a fresh token if the service refuses the first. The answer tells when the last of
+// the two was sent.
 func (c *Client) send(ctx context.Context, server int, r request) (*http.Response, answer, error) {
 	token := c.credentials.current()
 	if c.credentials.source != nil && token == "" {
