@@ -149,6 +149,48 @@ func TestCLISpeaksTLS(t *testing.T) {
 	cliStart(t, cliServer(service.URL), cliRun("job", []string{cliPlayedTTL, "--cacert", ours.file, "--cert", cert, "--cert-key", key}, "true")...).want(0)
 }
 
+func TestCLIShowsTheCertificateThatIsThereNow(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	pair, err := tls.LoadX509KeyPair(ours.issue(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan string, 1)
+	service := cliHearing(func(w http.ResponseWriter, req *http.Request) {
+		shown <- string(req.TLS.PeerCertificates[0].Raw)
+		cliHolding(nil)(w, req)
+	})
+	service.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ours.pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	service.StartTLS()
+	t.Cleanup(service.Close)
+	cert, key := ours.issue(t)
+	flags := serviceFlags{Server: []string{service.URL}, credentialFlags: credentialFlags{CACert: ours.file, Cert: cert, CertKey: key}}
+	client, err := flags.client(quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	look := func() string {
+		t.Helper()
+		if _, err := client.Get(t.Context(), cliPlayedID); err != nil {
+			t.Fatal(err)
+		}
+		return <-shown
+	}
+	before := look()
+	newCert, newKey := ours.issue(t)
+	for from, to := range map[string]string{newCert: cert, newKey: key} {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service.CloseClientConnections()
+	if look() == before {
+		t.Error("after its file was replaced the old certificate is shown")
+	}
+}
+
 func TestCLIBadCredentialsAreToldTogether(t *testing.T) {
 	empty := cliTokenFile(t, "\n")
 	two := cliTokenFile(t, "lk_hush lk_hush")

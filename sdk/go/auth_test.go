@@ -225,6 +225,41 @@ func TestRefusedRenewalThatHealsLosesNothing(t *testing.T) {
 	}
 }
 
+func TestSourceThatFailsForAWhileLosesNothing(t *testing.T) {
+	t.Parallel()
+	var revoked, healed atomic.Bool
+	service := play(t, holding(9, map[string]http.HandlerFunc{http.MethodPut: func(w http.ResponseWriter, req *http.Request) {
+		if revoked.Load() && req.Header.Get("Authorization") != "Bearer new" {
+			refuse(w, http.StatusUnauthorized, "unauthorized")
+			return
+		}
+		playedLock(w, "held", 9)
+	}}))
+	failures := make(chan struct{}, 100)
+	c := newClient(t, latchkey.Config{Servers: []string{service.URL}, TokenSource: func(context.Context) (string, error) {
+		switch {
+		case !revoked.Load():
+			return "old", nil
+		case healed.Load():
+			return "new", nil
+		}
+		failures <- struct{}{}
+		return "", errors.New("the vault is closed")
+	}})
+	lock := mustLock(t, c, playedName, latchkey.LockOptions{TTL: 9 * time.Second})
+	revoked.Store(true)
+	select {
+	case <-failures:
+	case <-time.After(bound):
+		t.Fatal("the source is not asked again")
+	}
+	healed.Store(true)
+	eventually(t, "renewed with the new token", func() bool { return slices.Contains(service.tokens(http.MethodPut), "Bearer new") })
+	if err := lock.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestClientCertificateIsShown(t *testing.T) {
 	t.Parallel()
 	service := &played{}
@@ -248,5 +283,25 @@ func TestClientCertificateIsShown(t *testing.T) {
 		if _, err := c.List(within(t), latchkey.Filter{}); (err == nil) != tt.works {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestServerThatNobodyVouchesForIsLeftForAnother(t *testing.T) {
+	t.Parallel()
+	strange, good := &played{}, &played{}
+	for service, answer := range map[*played]http.HandlerFunc{strange: broken, good: holding(30, nil)} {
+		service.Server = httptest.NewUnstartedServer(service.hearing(answer))
+		service.Config.ErrorLog = log.New(io.Discard, "", 0)
+	}
+	strange.StartTLS()
+	t.Cleanup(strange.Close)
+	good.Start()
+	t.Cleanup(good.Close)
+	c := newClient(t, latchkey.Config{Servers: []string{strange.URL, good.URL}})
+	if _, err := c.Claim(within(t), latchkey.ClaimRequest{Name: playedName}); err != nil { // without a key: it is sent once
+		t.Error(err)
+	}
+	if len(strange.tokens("")) != 0 {
+		t.Error("a server that nobody vouches for was sent a claim")
 	}
 }
