@@ -1,29 +1,17 @@
 package access
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"os"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // Bounds of the auth file.
 const (
-	maxFile        = 4 << 20 // bytes, of each file
-	maxPrincipals  = 10_000
-	maxCredentials = 100 // tokens of a principal, and certificates
-	maxGrants      = 1000
-	// MaxName is how long the name of a principal may be, in bytes.
-	MaxName = 128
+	maxPrincipals = 10_000
+	maxTokens     = 100 // of a principal, and as many certificates
+	maxGrants     = 1000
 )
-
-// jwtMark begins the names of principals by JWT, and so none of the file.
-const jwtMark = "jwt:"
 
 // authFile reads an auth file into a policy.
 type authFile struct {
@@ -59,9 +47,9 @@ func (f *authFile) principal(n *yaml.Node, at place) {
 	p := &Principal{}
 	there := f.object(n, at, map[string]field{
 		"name":   func(n *yaml.Node, at place) { p.Name = f.name(n, at) },
-		"tokens": func(n *yaml.Node, at place) { f.list(n, at, maxCredentials, f.token(p)) },
+		"tokens": func(n *yaml.Node, at place) { f.list(n, at, maxTokens, f.token(p)) },
 		"certificates": func(n *yaml.Node, at place) {
-			f.list(n, at, maxCredentials, f.certificate(p))
+			f.list(n, at, maxTokens, f.certificate(p))
 		},
 		"grants": func(n *yaml.Node, at place) {
 			f.list(n, at, maxGrants, func(n *yaml.Node, at place) { p.grants = append(p.grants, f.grant(n, at)) })
@@ -80,19 +68,6 @@ func (f *authFile) name(n *yaml.Node, at place) string {
 	}
 	f.once(f.names, name, at)
 	return name
-}
-
-// CheckName refuses what cannot be the name of a principal: it must be 1 to MaxName bytes of printable UTF-8 without a colon,
-// which is for the names of principals by JWT. The error does not repeat the name.
-func CheckName(name string) error {
-	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	switch {
-	case name == "" || len(name) > MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable):
-		return fmt.Errorf("must be 1 to %d bytes of printable UTF-8", MaxName)
-	case strings.Contains(name, ":"):
-		return errors.New("must not contain a colon")
-	}
-	return nil
 }
 
 func (f *authFile) token(p *Principal) field {
@@ -163,15 +138,12 @@ func (f *authFile) prefix(n *yaml.Node, at place) Prefix {
 
 func (f *authFile) rights(n *yaml.Node, at place) Right {
 	var all Right
-	for _, text := range f.texts(n, at, len(rights)) {
+	for _, text := range f.atLeastOne(n, at, len(rights)) {
 		right, known := rights[text]
 		if !known && text != "" {
 			f.fault(at, "must be of lock, read and admin")
 		}
 		all |= right.whole()
-	}
-	if all == 0 && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-		f.fault(at, "must not be empty")
 	}
 	return all
 }
@@ -183,28 +155,4 @@ func (r *reader) require(there map[string]bool, at place, fields ...string) {
 			r.fault(at, "has no %s", name)
 		}
 	}
-}
-
-// readFile reads all of a file, which must be a regular one: it is read again and again.
-func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name) // first, as to open a pipe would wait for its other end
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	opened, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer opened.Close()
-	text, err := io.ReadAll(io.LimitReader(opened, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s is longer than %d bytes", name, maxFile)
-	}
-	return text, nil
 }

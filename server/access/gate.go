@@ -67,7 +67,8 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Gate, 
 
 // Who tells the principal of a request by its Authorization header or, if it has none, by the certificate of the connection,
 // whose chain has been verified (nil: there is none). It returns ErrNoCredentials, ErrBadCredentials or ErrCannotTell if it
-// cannot. It waits for an issuer's keys only if a JWT is signed by one that is not known, and no longer than ctx.
+// cannot. For a JWT by a key that is not known it waits until the issuer has answered, 5 s at the most: all such requests for one
+// answer, one of them even when its ctx has ended.
 func (g *Gate) Who(ctx context.Context, header http.Header, peer *x509.Certificate) (*Principal, error) {
 	given := header["Authorization"]
 	var p *Principal

@@ -3,6 +3,7 @@ package access
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 )
 
@@ -49,7 +51,7 @@ type gateOf struct {
 const authName = "auth.yaml"
 
 // write puts a file beside the auth file.
-func (g *gateOf) write(t *testing.T, name, text string) {
+func (g *gateOf) write(t testing.TB, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,7 +59,7 @@ func (g *gateOf) write(t *testing.T, name, text string) {
 }
 
 // tryOpen opens the auth file, with other files of it by name and text.
-func tryOpen(t *testing.T, cfg Config, auth string, others ...string) (*gateOf, error) {
+func tryOpen(t testing.TB, cfg Config, auth string, others ...string) (*gateOf, error) {
 	t.Helper()
 	g := &gateOf{log: &record{}, registry: prometheus.NewRegistry(), dir: t.TempDir()}
 	g.write(t, authName, auth)
@@ -71,7 +73,7 @@ func tryOpen(t *testing.T, cfg Config, auth string, others ...string) (*gateOf, 
 	return g, err
 }
 
-func open(t *testing.T, auth string, others ...string) *gateOf {
+func open(t testing.TB, auth string, others ...string) *gateOf {
 	t.Helper()
 	g, err := tryOpen(t, Config{}, auth, others...)
 	if err != nil {
@@ -90,7 +92,7 @@ func (g *gateOf) ask(authorization ...string) (*Principal, error) {
 }
 
 // wantName asks for the principal of one Authorization header.
-func (g *gateOf) wantName(t *testing.T, authorization, name string) {
+func (g *gateOf) wantName(t testing.TB, authorization, name string) {
 	t.Helper()
 	if p, err := g.ask(authorization); err != nil || p.Name != name {
 		t.Errorf("got %+v, %v, want %s", p, err, name)
@@ -98,7 +100,7 @@ func (g *gateOf) wantName(t *testing.T, authorization, name string) {
 }
 
 // wantError asks for the same error, of which nothing but its text may be told.
-func wantError(t *testing.T, what string, got *Principal, err, want error) {
+func wantError(t testing.TB, what string, got *Principal, err, want error) {
 	t.Helper()
 	if got != nil || err != want {
 		t.Errorf("%s: got %+v, %v, want %v", what, got, err, want)
@@ -149,8 +151,8 @@ func TestAuthorizationHeadersAreReadStrictly(t *testing.T) {
 		"cut":                  {"Bearer " + token[:len(token)-1]},
 		"the hash itself":      {"Bearer " + kept},
 		"padded":               {"Bearer " + token + "="},
-		"over-long":            {"Bearer " + strings.Repeat(" ", MaxCredentials) + token},
-		"long":                 {"Bearer " + strings.Repeat("x", MaxCredentials-len("Bearer "))},
+		"over-long":            {"Bearer " + strings.Repeat(" ", MaxAuthorization) + token},
+		"long":                 {"Bearer " + strings.Repeat("x", MaxAuthorization-len("Bearer "))},
 		"a JWT":                {"Bearer e30.e30.e30"},
 	} {
 		p, err := g.ask(bad...)
@@ -242,23 +244,60 @@ func TestARegistryHasTheMetricsOnce(t *testing.T) {
 	}
 }
 
-func BenchmarkWhoByToken(b *testing.B) {
-	token, kept := NewToken()
-	dir := b.TempDir()
-	file := filepath.Join(dir, authName)
-	if err := os.WriteFile(file, []byte(ciFile(kept)), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	g, err := Open(Config{File: file}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func TestMetricsAreWellNamed(t *testing.T) {
+	g := open(t, "principals: []")
+	problems, err := testutil.GatherAndLint(g.registry)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	header := http.Header{"Authorization": {"Bearer " + token}}
-	b.ReportAllocs()
-	for b.Loop() {
-		p, err := g.Who(b.Context(), header, nil)
-		if err != nil || !p.May(Lock, "ci/nightly") {
-			b.Fatal(err)
-		}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	if got, err := testutil.GatherAndCount(g.registry); err != nil || got != 5 {
+		t.Errorf("got %d series, %v", got, err)
+	}
+}
+
+// FuzzAuthorization: nothing but the credentials themselves is let in.
+func FuzzAuthorization(f *testing.F) {
+	token, kept := NewToken()
+	for _, seed := range []string{"", "Bearer", "Bearer ", "bearer x", "Bearer a.b.c", "Bearer e30.e30.", "Basic Og==", "Bearer " + kept,
+		"Bearer eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.", "Bearer eyJhbGciOiJFUzI1NiJ9.bnVsbA.AA"} {
+		f.Add(seed)
+	}
+	g := open(f, ciFile(kept)+jwtFile, "keys.json", keySetOf(f, newSigner(f, "ec").jwk()))
+	f.Fuzz(func(t *testing.T, value string) {
+		p, err := g.ask(value)
+		wantError(t, value, p, err, ErrBadCredentials)
+		g.wantName(t, "Bearer "+token, "ci")
+	})
+}
+
+func BenchmarkWho(b *testing.B) {
+	token, kept := NewToken()
+	ec := newSigner(b, "ec")
+	text := "principals: [{name: ci, tokens: [" + kept + "], certificates: ['DNS:ci.example'], grants: [{prefix: ci, rights: lock}]}]" + jwtFile
+	g := open(b, text, "keys.json", keySetOf(b, ec.jwk()))
+	leaf := certificateOf(b, x509.Certificate{DNSNames: []string{"ci.example"}}, nil).Leaf
+	for _, by := range []struct {
+		name          string
+		authorization []string
+		peer          *x509.Certificate
+		may           string
+	}{
+		{"token", []string{"Bearer " + token}, nil, "ci/nightly"},
+		{"certificate", nil, leaf, "ci/nightly"},
+		{"JWT", []string{"Bearer " + ec.sign(b, claimsWith(nil))}, nil, "team-red/nightly"},
+	} {
+		b.Run(by.name, func(b *testing.B) {
+			header := http.Header{"Authorization": by.authorization}
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := g.Who(b.Context(), header, by.peer)
+				if err != nil || !p.May(Lock, by.may) {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -25,7 +25,6 @@ func keysGetter(from string, log *slog.Logger) func(context.Context) (keyring, e
 		Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			DisableKeepAlives:      true, // minutes lie between two calls
-			ForceAttemptHTTP2:      true,
 			MaxResponseHeaderBytes: maxKeysHeader,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -26,7 +26,6 @@ var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", 
 
 // jwtSection is that of the auth file.
 type jwtSection struct {
-	at             place
 	issuer         string
 	audiences      []string
 	keysURL        string
@@ -44,7 +43,7 @@ type claimGrant struct {
 }
 
 func (f *authFile) jwtSection(n *yaml.Node, at place) *jwtSection {
-	s := &jwtSection{at: at, algorithms: []string{"RS256", "ES256"}, principalClaim: "sub"}
+	s := &jwtSection{algorithms: []string{"RS256", "ES256"}, principalClaim: "sub"}
 	there := f.object(n, at, map[string]field{
 		"issuer":          func(n *yaml.Node, at place) { s.issuer = f.short(n, at, maxClaimText) },
 		"audience":        func(n *yaml.Node, at place) { s.audiences = f.atLeastOne(n, at, maxAudiences) },

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MaxCredentials is how long an Authorization header may be, in bytes.
-const MaxCredentials = 8 << 10
+// MaxAuthorization is how long an Authorization header may be, in bytes.
+const MaxAuthorization = 8 << 10
 
 // policy is what the files say at one time.
 type policy struct {
@@ -25,7 +25,7 @@ var (
 
 // authorized is who sent an Authorization header with this value.
 func (p *policy) authorized(ctx context.Context, value string) (*Principal, error) {
-	if len(value) > MaxCredentials {
+	if len(value) > MaxAuthorization {
 		return nil, errTooLong
 	}
 	scheme, credentials, _ := strings.Cut(value, " ")

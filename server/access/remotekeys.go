@@ -55,7 +55,8 @@ func (r *remoteKeys) verify(ctx context.Context, signed *jose.JSONWebSignature) 
 	if verified {
 		return payload, nil
 	}
-	err := r.fetch(ctx) // the issuer may have a new key, under a new name or an old one
+	// the issuer may have a new key, under a new name or an old one; others may come to wait for the same answer
+	err := r.fetch(ctx, context.WithoutCancel(ctx))
 	if newer := r.ring.Load(); newer != ring {
 		if payload, verified, known = newer.verify(signed); verified {
 			return payload, nil
@@ -67,9 +68,9 @@ func (r *remoteKeys) verify(ctx context.Context, signed *jose.JSONWebSignature) 
 	return nil, errSignature
 }
 
-// fetch gets the keys anew, or waits for whoever is getting them. Within fetchPause of the last time it returns what came of
-// that.
-func (r *remoteKeys) fetch(ctx context.Context) error {
+// fetch gets the keys anew, until flying ends, or waits for whoever is getting them, until waiting does. Within fetchPause of the
+// last time it returns what came of that.
+func (r *remoteKeys) fetch(waiting, flying context.Context) error {
 	r.mu.Lock()
 	under, err := r.flight, r.err
 	mine := under == nil && (r.tried.IsZero() || r.now().Sub(r.tried) >= fetchPause)
@@ -80,7 +81,7 @@ func (r *remoteKeys) fetch(ctx context.Context) error {
 	r.mu.Unlock()
 	switch {
 	case mine:
-		r.fly(context.WithoutCancel(ctx), under) // others may wait for it
+		r.fly(flying, under)
 		return under.err
 	case under == nil:
 		return err
@@ -88,8 +89,8 @@ func (r *remoteKeys) fetch(ctx context.Context) error {
 	select {
 	case <-under.done:
 		return under.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-waiting.Done():
+		return context.Cause(waiting)
 	}
 }
 
@@ -111,8 +112,11 @@ func (r *remoteKeys) fly(ctx context.Context, f *flight) {
 	f.err = err
 }
 
-// tell logs a failure once, until a fetch succeeds again.
+// tell logs a failure once, until a fetch succeeds again. A fetch that Run gave up when it ended is none.
 func (r *remoteKeys) tell(err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
 	r.fetches.count(err)
 	switch {
 	case err != nil && r.err == nil:
@@ -128,6 +132,6 @@ func (r *remoteKeys) refresh(ctx context.Context) {
 	old := r.fetched.IsZero() || r.err != nil || r.now().Sub(r.fetched) >= keysAge
 	r.mu.Unlock()
 	if old {
-		r.fetch(ctx) // what comes of it is told there
+		r.fetch(ctx, ctx) // what comes of it is told there
 	}
 }
