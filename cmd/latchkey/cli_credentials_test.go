@@ -26,11 +26,11 @@ func cliTokenFile(t *testing.T, text string) string {
 func TestCLISendsTheToken(t *testing.T) {
 	t.Parallel()
 	file := cliTokenFile(t, " "+cliToken+"\r\n")
-	service := cliPlay(t, cliHolding(nil))
+	service := cliPlay(t, cliHolding(30, nil))
 	server := cliServer(service.URL)
 	var all []*cliProgram
 	for _, args := range [][]string{
-		{"run", "job", cliPlayedTTL, "--token-file=" + file, "--", "true"}, {"acquire", "job", "--token-file", file}, {"renew", cliPlayedID}, {"get", cliPlayedID},
+		{"run", "job", "--token-file=" + file, "--", "true"}, {"acquire", "job", "--token-file", file}, {"renew", cliPlayedID}, {"get", cliPlayedID},
 		{"list"}, {"release", cliPlayedID},
 	} {
 		variables := []string{"LATCHKEY_TOKEN=" + cliToken}
@@ -54,7 +54,7 @@ func TestCLIReadsTheTokenFileAgainWhenItIsRefused(t *testing.T) {
 	var rotate sync.Once
 	service := cliPlay(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("Authorization") == "Bearer lk_new" {
-			cliHolding(nil)(w, req)
+			cliHolding(30, nil)(w, req)
 			return
 		}
 		rotate.Do(func() {
@@ -64,7 +64,7 @@ func TestCLIReadsTheTokenFileAgainWhenItIsRefused(t *testing.T) {
 		})
 		cliRefusing(http.StatusUnauthorized, "unauthorized", nil)(w, req)
 	})
-	p := cliStart(t, cliServer(service.URL), cliRun("job", []string{cliPlayedTTL, "--token-file=" + file, "-v"}, "true")...)
+	p := cliStart(t, cliServer(service.URL), cliRun("job", []string{"--token-file=" + file, "-v"}, "true")...)
 	p.want(0)
 	if said := p.stdout.String() + p.stderr.String(); strings.Contains(said, "lk_") {
 		t.Errorf("it tells a token: %s", said)
@@ -87,7 +87,7 @@ func TestCLIThatIsNotAllowed(t *testing.T) {
 
 func TestCLISendsTheTokenToNobodyElse(t *testing.T) {
 	t.Parallel()
-	elsewhere := cliPlay(t, cliHolding(nil))
+	elsewhere := cliPlay(t, cliHolding(30, nil))
 	service := cliPlay(t, func(w http.ResponseWriter, req *http.Request) {
 		http.Redirect(w, req, elsewhere.URL+req.URL.Path, http.StatusTemporaryRedirect)
 	})
@@ -100,7 +100,7 @@ func TestCLISendsTheTokenToNobodyElse(t *testing.T) {
 
 func TestCLIRunHandsDownOnlyWhatItWasGiven(t *testing.T) {
 	t.Parallel()
-	service := cliPlay(t, cliHolding(nil))
+	service := cliPlay(t, cliHolding(30, nil))
 	file := cliTokenFile(t, cliToken)
 	for name, tt := range map[string]struct {
 		variables []string
@@ -110,7 +110,7 @@ func TestCLIRunHandsDownOnlyWhatItWasGiven(t *testing.T) {
 		"a token of a variable":     {[]string{"LATCHKEY_TOKEN=lk_given"}, "LATCHKEY_TOKEN=lk_given\n"},
 		"one of each, and both are": {[]string{"LATCHKEY_TOKEN_FILE=" + file, "LATCHKEY_TOKEN=lk_given"}, "LATCHKEY_TOKEN=lk_given\n"},
 	} {
-		p := cliStart(t, append(cliServer(service.URL), tt.variables...), cliRun("job", []string{cliPlayedTTL}, "sh", "-c", "env | grep ^LATCHKEY_TOKEN= || true")...)
+		p := cliStart(t, append(cliServer(service.URL), tt.variables...), cliRun("job", nil, "sh", "-c", "env | grep ^LATCHKEY_TOKEN= || true")...)
 		p.want(0)
 		if got := p.stdout.String(); got != tt.want {
 			t.Errorf("%s: the command has %q, want %q", name, got, tt.want)
@@ -125,7 +125,7 @@ func TestCLISpeaksTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := cliHearing(cliHolding(nil))
+	service := cliHearing(cliHolding(30, nil))
 	service.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ours.pool, ClientAuth: tls.RequireAndVerifyClientCert}
 	service.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of each that is turned away
 	service.StartTLS()
@@ -146,7 +146,7 @@ func TestCLISpeaksTLS(t *testing.T) {
 			cliStart(t, append(cliServer(service.URL), tt.variables...), "list", "--timeout=1s").want(tt.code)
 		})
 	}
-	cliStart(t, cliServer(service.URL), cliRun("job", []string{cliPlayedTTL, "--cacert", ours.file, "--cert", cert, "--cert-key", key}, "true")...).want(0)
+	cliStart(t, cliServer(service.URL), cliRun("job", []string{"--cacert", ours.file, "--cert", cert, "--cert-key", key}, "true")...).want(0)
 }
 
 func TestCLIShowsTheCertificateThatIsThereNow(t *testing.T) {
@@ -159,7 +159,7 @@ func TestCLIShowsTheCertificateThatIsThereNow(t *testing.T) {
 	shown := make(chan string, 1)
 	service := cliHearing(func(w http.ResponseWriter, req *http.Request) {
 		shown <- string(req.TLS.PeerCertificates[0].Raw)
-		cliHolding(nil)(w, req)
+		cliHolding(30, nil)(w, req)
 	})
 	service.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ours.pool, ClientAuth: tls.RequireAndVerifyClientCert}
 	service.StartTLS()
@@ -232,7 +232,7 @@ func TestCLIBadCredentialsAreToldTogether(t *testing.T) {
 func TestCLIReleaseWithAReasonBreaks(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1)
-	service := cliPlay(t, cliHolding(map[string]http.HandlerFunc{http.MethodDelete: func(w http.ResponseWriter, req *http.Request) {
+	service := cliPlay(t, cliHolding(30, map[string]http.HandlerFunc{http.MethodDelete: func(w http.ResponseWriter, req *http.Request) {
 		asked <- req.URL.RawQuery
 		w.WriteHeader(http.StatusNoContent)
 	}}))

@@ -24,8 +24,8 @@ func TestCLIRunSaysHowItLostTheLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			service := cliPlay(t, cliHolding(map[string]http.HandlerFunc{http.MethodPut: tt.renewal}))
-			p := cliStart(t, cliServer(service.URL), cliRun("job", []string{cliPlayedTTL}, "sh", "-c", "echo begun $$; exec sleep 60")...)
+			service := cliPlay(t, cliHolding(cliTTL, map[string]http.HandlerFunc{http.MethodPut: tt.renewal}))
+			p := cliStart(t, cliServer(service.URL), cliRun("job", []string{"--ttl=3"}, "sh", "-c", "echo begun $$; exec sleep 60")...)
 			job := p.group()
 			p.want(exitLost)
 			if want := `^latchkey: job: ` + tt.says + `; the command was ended\n$`; !regexp.MustCompile(want).MatchString(p.stderr.String()) {
@@ -42,8 +42,8 @@ func TestCLIRunSaysHowItLostTheLock(t *testing.T) {
 func TestCLIRunIsToldOfTheLossAtItsRelease(t *testing.T) {
 	t.Parallel()
 	broken := cliRefusing(http.StatusGone, "lock_broken", map[string]any{"reason": "maintenance"})
-	service := cliPlay(t, cliHolding(map[string]http.HandlerFunc{http.MethodDelete: broken}))
-	p := cliStart(t, cliServer(service.URL), cliRun("job", []string{cliPlayedTTL}, "true")...)
+	service := cliPlay(t, cliHolding(30, map[string]http.HandlerFunc{http.MethodDelete: broken}))
+	p := cliStart(t, cliServer(service.URL), cliRun("job", nil, "true")...)
 	p.want(exitLost)
 	if want := "latchkey: job: the lock was broken by an administrator: maintenance; the command had not ended by then\n"; p.stderr.String() != want {
 		t.Errorf("it says %q, want %q", p.stderr, want)
@@ -54,7 +54,7 @@ func TestCLIRunIsToldOfTheLossAtItsRelease(t *testing.T) {
 func TestCLIRunWhosePlaceWasBroken(t *testing.T) {
 	t.Parallel()
 	broken := cliRefusing(http.StatusGone, "lock_broken", map[string]any{"reason": "maintenance"})
-	service := cliPlay(t, cliHolding(map[string]http.HandlerFunc{http.MethodPost: broken}))
+	service := cliPlay(t, cliHolding(30, map[string]http.HandlerFunc{http.MethodPost: broken}))
 	p := cliStart(t, cliServer(service.URL), cliRun("job", nil, "echo", "ran")...)
 	p.want(exitLost)
 	if said := p.stdout.String() + p.stderr.String(); said != "latchkey: lock_broken (410): the detail: maintenance\n" {
@@ -66,11 +66,11 @@ func TestCLIRunWhosePlaceWasBroken(t *testing.T) {
 func TestCLIRunSpeaksInOneStyle(t *testing.T) {
 	t.Parallel()
 	var renewals atomic.Int64
-	service := cliPlay(t, cliHolding(map[string]http.HandlerFunc{http.MethodPut: func(w http.ResponseWriter, req *http.Request) {
+	service := cliPlay(t, cliHolding(cliTTL, map[string]http.HandlerFunc{http.MethodPut: func(w http.ResponseWriter, req *http.Request) {
 		renewals.Add(1)
 		cliRefusing(http.StatusServiceUnavailable, "unavailable", nil)(w, req)
 	}}))
-	p := cliStart(t, cliServer(service.URL), cliRun("job", []string{cliPlayedTTL, "--verbose"}, "sleep", "60")...)
+	p := cliStart(t, cliServer(service.URL), cliRun("job", []string{"--ttl=3", "--verbose"}, "sleep", "60")...)
 	p.want(exitLost)
 	said := p.stderr.String()
 	if !regexp.MustCompile(`(?m)^latchkey: job: a renewal failed, [0-9.]+m?s left: unavailable \(503\): the detail$`).MatchString(said) {

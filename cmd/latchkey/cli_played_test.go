@@ -47,17 +47,14 @@ func (p *cliPlayed) tokens() map[string]bool {
 	return all
 }
 
-const (
-	cliPlayedID  = "k7Qm2vXc9TtZ0aYdW3uN5h"
-	cliPlayedTTL = "--ttl=3" // that of the lock
-)
+const cliPlayedID = "k7Qm2vXc9TtZ0aYdW3uN5h"
 
-// cliHolding answers as a service at which the lock job is held by whoever asks for it. What others has for a method is its answer
-// to that.
-func cliHolding(others map[string]http.HandlerFunc) http.HandlerFunc {
+// cliHolding answers as a service at which the lock job is held by whoever asks for it, with a TTL in seconds. What others has for
+// a method is its answer to that.
+func cliHolding(ttl int, others map[string]http.HandlerFunc) http.HandlerFunc {
 	held := map[string]any{
 		"id": cliPlayedID, "name": "job", "state": "held", "position": 0, "fencing_token": 7, "lease_id": cliPlayedID,
-		"ttl_seconds": cliTTL, "renew_after_seconds": 1, "locks": []any{},
+		"ttl_seconds": ttl, "renew_after_seconds": 1, "locks": []any{},
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
 		switch other := others[req.Method]; {

@@ -100,16 +100,21 @@ func TestRefusedTokenIsAskedForAgainOnce(t *testing.T) {
 func TestManyRefusedRequestsAskForOneToken(t *testing.T) {
 	t.Parallel()
 	const callers = 20
-	var refused sync.WaitGroup
-	refused.Add(callers)
+	var arrived, asked atomic.Int64
+	all := make(chan struct{})
 	service := play(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("Authorization") == "Bearer old" {
-			refused.Done()
-			refused.Wait() // all of them have been sent with the old one
+			if arrived.Add(1) == callers {
+				close(all)
+			}
+			select {
+			case <-all: // of them have been sent with the old one
+			case <-time.After(bound):
+				t.Errorf("%d requests arrived within %v", arrived.Load(), bound)
+			}
 		}
 		accepting("new")(w, req)
 	})
-	var asked atomic.Int64
 	c := newClient(t, latchkey.Config{Servers: []string{service.URL}, TokenSource: func(context.Context) (string, error) {
 		if asked.Add(1) == 1 {
 			return "old", nil
