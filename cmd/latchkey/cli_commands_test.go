@@ -296,7 +296,7 @@ func TestCLIHelpTellsTheExitCodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, code := range []string{"64 bad usage", "69 no server", "75 not acquired", "76 "} {
+		for _, code := range []string{"64 bad usage", "69 no server", "75 not acquired", "76 ", "77 not allowed"} {
 			if !strings.Contains(said, code) {
 				t.Errorf("%s --help does not tell %q", command, code)
 			}

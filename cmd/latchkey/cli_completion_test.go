@@ -62,6 +62,7 @@ func TestCLICompletion(t *testing.T) {
 				{"latchkey epoch bump --etcd-p", []string{"--etcd-password", "--etcd-prefix"}, []string{"--ttl"}},
 			} {
 				got := cliComplete(t, shell, tt.line)
+				wantNoneTwice(t, tt.line, got)
 				for _, word := range tt.want {
 					if !slices.Contains(got, word) {
 						t.Errorf("%q: no %s among %q", tt.line, word, got)
@@ -78,7 +79,18 @@ func TestCLICompletion(t *testing.T) {
 }
 
 func TestCLICompletionOfTheCommandThatRuns(t *testing.T) {
-	if got := cliComplete(t, "bash", "latchkey run nightly -- printen"); !slices.Contains(got, "printenv") {
+	t.Setenv("PATH", os.Getenv("PATH")+":"+os.Getenv("PATH")) // every command is found twice, as where /bin is /usr/bin
+	const line = "latchkey run nightly -- printen"
+	got := cliComplete(t, "bash", line)
+	if !slices.Contains(got, "printenv") {
 		t.Errorf("bash offers %q, and no printenv", got)
+	}
+	wantNoneTwice(t, line, got)
+}
+
+func wantNoneTwice(t *testing.T, line string, offered []string) {
+	t.Helper()
+	if sorted := slices.Sorted(slices.Values(offered)); len(slices.Compact(slices.Clone(sorted))) != len(sorted) {
+		t.Errorf("%q: something is offered twice among %q", line, sorted)
 	}
 }

@@ -167,7 +167,7 @@ func TestCLIRunWaitsInLine(t *testing.T) {
 		p.stderr.await(t, `job: waiting, 1 ahead, held by - with token \d+\n`)
 		awaitQueued(t, r, 1)
 		releaseAll(t, r, "queued") // its place is lost
-		p.stderr.await(t, `the place in line was lost`)
+		p.stderr.await(t, `job: the place in the queue was lost`)
 		awaitQueued(t, r, 1)
 		releaseAll(t, r, "held")
 		p.want(0)

@@ -23,7 +23,7 @@ func (*acquireCommand) Help() string {
 	return "Prints the lock's id and its fencing token, with a space between. Nobody renews it but you. The TTL counts from before this was called, or, " +
 		"after a wait, from just before it returns. Whoever knows the id can renew the lock and release it.\n\n" +
 		"  lock=$(latchkey acquire nightly --ttl 5m --no-wait) || exit\n" +
-		"  id=${lock% *} token=${lock#* }\n\n" + clientExitHelp
+		"  id=${lock% *} token=${lock#* }\n\n" + durationHelp + clientExitHelp
 }
 
 func (c *acquireCommand) check(bad *faults) {
@@ -96,8 +96,7 @@ func isRefusal(err error) bool {
 // tellWait says who holds the lock and how many are ahead.
 func (f *claimFlags) tellWait(ctx context.Context, client *latchkey.Client, p latchkey.Progress, to io.Writer) {
 	if p.PlaceLost {
-		fmt.Fprintf(to, "latchkey: %s: the place in line was lost, back to its end\n", shown(f.Name))
-		return
+		return // the logger is told too
 	}
 	holder := ""
 	page, err := client.List(ctx, latchkey.Filter{Name: f.Name, State: latchkey.Held, Limit: 1})

@@ -24,7 +24,7 @@ const (
 type claimFlags struct {
 	Name string `arg:"" help:"What to lock: 1 to 255 bytes of UTF-8 without control characters."`
 
-	TTL      duration `name:"ttl" default:"30s" placeholder:"DURATION" group:"claim" help:"How long the lock outlives its last renewal: whole seconds from ${ttl} (default: ${default})."`
+	TTL      period   `name:"ttl" default:"30s" placeholder:"DURATION" group:"claim" help:"How long the lock outlives its last renewal: whole seconds from ${ttl} (default: ${default})."`
 	Wait     wait     `default:"forever" placeholder:"DURATION" group:"claim" help:"How long to wait in line: whole seconds from ${wait}, or forever (default: ${default})."`
 	NoWait   bool     `name:"no-wait" group:"claim" help:"Do not wait, whatever --wait says."`
 	Holder   string   `placeholder:"TEXT" group:"claim" help:"Who claims, shown to others: up to 255 bytes (default: user@host)."`
@@ -99,18 +99,11 @@ func (f *claimFlags) logger(to io.Writer) *slog.Logger {
 	if !f.Verbose {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
-}
-
-func withoutTime(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 && a.Key == slog.TimeKey {
-		return slog.Attr{}
-	}
-	return a
+	return slog.New(teller{to: to})
 }
 
 // wait is a duration that may be forever.
-type wait struct{ duration }
+type wait struct{ period }
 
 func (w *wait) UnmarshalText(text []byte) error {
 	if string(text) == "forever" {
@@ -118,7 +111,7 @@ func (w *wait) UnmarshalText(text []byte) error {
 		w.text = "forever"
 		return nil
 	}
-	return w.duration.UnmarshalText(text)
+	return w.period.UnmarshalText(text)
 }
 
 func (w *wait) check(bad *faults) {

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
+	"slices"
 	"syscall"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
 )
 
-// Exit codes of the commands of a client: those of sysexits.h where it has one.
+// Exit codes of all commands but those of the service, which have two of their own: those of sysexits.h where it has one.
 const (
 	exitUsage       = 64 // EX_USAGE
 	exitUnreachable = 69 // EX_UNAVAILABLE
 	exitNotAcquired = 75 // EX_TEMPFAIL
 	exitLost        = 76
+	exitNotAllowed  = 77 // EX_NOPERM
 
 	exitCannotRun = 126 // as shells do
 	exitNoCommand = 127
@@ -24,7 +25,8 @@ const (
 
 // clientExitHelp is told by every command of a client.
 const clientExitHelp = "Exit codes: 0 done; 64 bad usage; 69 no server could be reached, or none gave a definite answer in time; " +
-	"75 not acquired: another holds the lock, or it is still queued; 76 no such lock stands: it was released, lost, or never was; " +
+	"75 not acquired: another holds the lock, it is still queued, or a limit of the service is reached; 76 no such lock stands: it was " +
+	"released, lost, broken by an administrator, or never was; 77 not allowed: the token or certificate is refused, or may not do this; " +
 	"128 and the number of the signal by which it was stopped."
 
 // exitError ends the program with a code of its own.
@@ -59,14 +61,6 @@ type clientCommand interface {
 	ofClient()
 }
 
-// badStart is why the command chosen cannot begin. It is nil if none was chosen.
-func badStart(chosen command, cause error) error {
-	if _, is := chosen.(clientCommand); is {
-		return &exitError{exitUsage, cause}
-	}
-	return &startError{cause}
-}
-
 // signalled is a signal as the cause of an end.
 type signalled struct{ os.Signal }
 
@@ -93,11 +87,13 @@ func clientEnd(stop context.Context, err error) error {
 
 // failureCode is the exit code for a failure that the service told, or for its silence.
 func failureCode(err error) int {
-	if of := func(target error) bool { return errors.Is(err, target) }; of(latchkey.ErrLockHeld) || of(latchkey.ErrLockQueued) ||
-		of(latchkey.ErrTooManyWaiters) || errors.As(err, new(*latchkey.NotAcquiredError)) {
+	for code, targets := range failureCodes {
+		if slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) }) {
+			return code
+		}
+	}
+	if errors.As(err, new(*latchkey.NotAcquiredError)) {
 		return exitNotAcquired
-	} else if of(latchkey.ErrNotHeld) || of(latchkey.ErrLockNotFound) || of(latchkey.ErrLeaseNotFound) || of(latchkey.ErrLockBroken) {
-		return exitLost
 	}
 	if told := (*latchkey.Error)(nil); errors.As(err, &told) && told.Status/100 == 4 && told.Code != "" && told.Code != latchkey.ErrRequestTimeout {
 		return exitUsage
@@ -105,8 +101,20 @@ func failureCode(err error) int {
 	return exitUnreachable
 }
 
+// failureCodes are the exit codes of failures that are told apart. No failure is of two.
+var failureCodes = map[int][]error{
+	exitNotAcquired: {
+		latchkey.ErrLockHeld, latchkey.ErrLockQueued, latchkey.ErrTooManyWaiters, latchkey.ErrTooManyClaims,
+		latchkey.ErrTooManyLeases, latchkey.ErrTooManyStreams, latchkey.ErrTooManyRequests,
+	},
+	exitLost: {
+		latchkey.ErrNotHeld, latchkey.ErrLockNotFound, latchkey.ErrLeaseNotFound, latchkey.ErrLockBroken, latchkey.ErrMaxHoldReached,
+	},
+	exitNotAllowed: {latchkey.ErrUnauthorized, latchkey.ErrForbidden},
+}
+
 // plain says an error of the SDK's without the name that it puts before each.
 type plain struct{ error }
 
-func (p plain) Error() string { return strings.ReplaceAll(p.error.Error(), "latchkey: ", "") }
+func (p plain) Error() string { return withoutPackage(p.error.Error()) }
 func (p plain) Unwrap() error { return p.error }

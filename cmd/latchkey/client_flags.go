@@ -26,8 +26,10 @@ const (
 // serviceFlags say where the service is.
 type serviceFlags struct {
 	Server  []string `default:"http://127.0.0.1:8080" placeholder:"URL" group:"service" help:"Where latchkey is: http://HOST:PORT or https://HOST:PORT, several separated by commas (default: ${default}). When one does not answer, the next is tried."`
-	Header  []string `sep:"none" placeholder:"NAME:VALUE" group:"service" help:"A header for every request, such as Authorization for a proxy on the way. The flag may be repeated. Other users of a machine can read its command lines: prefer the variable for a secret."`
-	Timeout duration `default:"10s" placeholder:"DURATION" group:"service" help:"How long the servers may take to answer, all tries together, beyond what they are asked to wait: ${timeout} (default: ${default})."`
+	Header  []string `sep:"none" placeholder:"NAME:VALUE" group:"service" help:"A header for every request, such as one that a proxy on the way wants. The flag may be repeated. Other users of a machine can read its command lines: prefer the variable for a secret."`
+	Timeout period   `default:"10s" placeholder:"DURATION" group:"service" help:"How long the servers may take to answer, all tries together, beyond what they are asked to wait: ${timeout} (default: ${default})."`
+
+	credentialFlags `embed:""`
 }
 
 func (f *serviceFlags) ofClient() {}
@@ -42,9 +44,12 @@ func (f *serviceFlags) check(bad *faults) {
 	if len(f.Server) == 0 {
 		bad.add("server", "must name a server")
 	}
+	f.credentialFlags.check(bad)
 	for i, h := range f.Header {
 		if name, value, found := strings.Cut(h, ":"); !found || !headerName.MatchString(name) || strings.ContainsAny(value, "\r\n\x00") {
 			bad.add("header", "must be NAME:VALUE, and the one at place %d is not", i+1) // its value may be secret
+		} else if f.tokens() != nil && strings.EqualFold(textproto.TrimString(name), "Authorization") {
+			bad.add("header", "must not be Authorization where there is a token too")
 		}
 	}
 	f.Timeout.within(bad, "timeout", leastTimeout, mostTimeout)
@@ -59,7 +64,13 @@ func (f *serviceFlags) client(log *slog.Logger) (*latchkey.Client, error) {
 		name, value, _ := strings.Cut(h, ":")
 		header.Add(textproto.TrimString(name), textproto.TrimString(value))
 	}
-	return latchkey.New(latchkey.Config{Servers: f.Server, Header: header, Timeout: f.Timeout.Duration, Logger: log})
+	secure, err := f.tls()
+	if err != nil {
+		return nil, err
+	}
+	return latchkey.New(latchkey.Config{
+		Servers: f.Server, Header: header, TokenSource: f.tokens(), TLS: secure, Timeout: f.Timeout.Duration, Logger: log,
+	})
 }
 
 // claimID is what names one claim.

@@ -3,7 +3,7 @@ package main
 import "time"
 
 // grace is a duration that may follow from the TTL.
-type grace struct{ duration }
+type grace struct{ period }
 
 const (
 	autoGrace      = "auto"
@@ -17,10 +17,10 @@ const (
 
 func (g *grace) UnmarshalText(text []byte) error {
 	if string(text) == autoGrace {
-		*g = grace{duration{text: autoGrace}}
+		*g = grace{period{duration{text: autoGrace}}}
 		return nil
 	}
-	return g.duration.UnmarshalText(text)
+	return g.period.UnmarshalText(text)
 }
 
 func (g *grace) check(bad *faults, ttl time.Duration) {

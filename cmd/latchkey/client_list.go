@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -19,17 +20,18 @@ import (
 type listCommand struct {
 	Name string `arg:"" optional:"" help:"Only the claims on this name."`
 
-	Prefix       string   `placeholder:"TEXT" help:"Only the claims on names that begin with this. Not together with NAME."`
-	State        string   `placeholder:"held|queued" help:"Only the claims in this state."`
-	JSON         bool     `name:"json" help:"Print {\"locks\": [...]} on one line, with ids, in place of a table. Whoever knows an id can release the lock."`
-	Watch        bool     `short:"w" help:"Print it again when it has changed, until stopped."`
-	Every        duration `default:"1s" placeholder:"DURATION" help:"How often --watch looks: ${every} (default: ${default})."`
+	Prefix       string `placeholder:"TEXT" help:"Only the claims on names that begin with this. Not together with NAME."`
+	State        string `placeholder:"held|queued" help:"Only the claims in this state."`
+	JSON         bool   `name:"json" help:"Print {\"locks\": [...]} on one line, with ids, in place of a table. Whoever knows an id can release the lock."`
+	Watch        bool   `short:"w" help:"Print it again when it has changed, until stopped."`
+	Every        period `default:"1s" placeholder:"DURATION" help:"How often --watch looks: ${every} (default: ${default})."`
 	serviceFlags `embed:""`
 }
 
 func (*listCommand) Help() string {
 	return "The table has a row for each claim: by name, and by place in line within a name. POSITION counts the claims ahead. " +
-		"A look keeps no place and renews nothing.\n\n" + clientExitHelp
+		"PRINCIPAL, where the service asks who calls, is what it knows; HOLDER is what the claim says of itself. " +
+		"A look keeps no place and renews nothing.\n\n" + durationHelp + clientExitHelp
 }
 
 func (c *listCommand) check(bad *faults) {
@@ -125,13 +127,20 @@ func between(to io.Writer) string {
 // printTable prints claims for people. It leaves the ids out, as whoever knows one can release the lock.
 func printTable(to io.Writer, claims []latchkey.Claim) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tSTATE\tPOSITION\tTOKEN\tTTL\tHOLDER")
+	principals := slices.ContainsFunc(claims, func(c latchkey.Claim) bool { return c.Principal != "" })
+	who := func(principal, holder string) string {
+		if principals {
+			return principal + "\t" + holder
+		}
+		return holder
+	}
+	fmt.Fprintf(table, "NAME\tSTATE\tPOSITION\tTOKEN\tTTL\t%s\n", who("PRINCIPAL", "HOLDER"))
 	for _, c := range claims {
 		token := "-"
 		if c.FencingToken != 0 {
 			token = strconv.FormatInt(c.FencingToken, 10)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", shown(c.Name), c.State, c.Position, token, short(time.Duration(c.TTLSeconds)*time.Second), shown(c.Holder))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", shown(c.Name), c.State, c.Position, token, short(time.Duration(c.TTLSeconds)*time.Second), who(shown(c.Principal), shown(c.Holder)))
 	}
 	return table.Flush()
 }

@@ -25,13 +25,13 @@ type runCommand struct {
 }
 
 func (*runCommand) Help() string {
-	return `The command gets LATCHKEY_NAME, LATCHKEY_FENCING_TOKEN and LATCHKEY_LOCK_ID in its environment, and standard input, output and error as they are. It runs in a process group of its own. Signals are passed on to it: USR1 and USR2 to the command alone, the others to the group. When it ends, what it left running is ended too; then the lock is released.
+	return `The command gets LATCHKEY_NAME, LATCHKEY_FENCING_TOKEN and LATCHKEY_LOCK_ID in its environment beside all that is there, LATCHKEY_TOKEN too if it is (that of a --token-file is not put there), and standard input, output and error as they are. It runs in a process group of its own. Signals are passed on to it: USR1 and USR2 to the command alone, the others to the group. When it ends, what it left running is ended too; then the lock is released.
 
 When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. Daemons, which leave the session (setsid), are not followed.
 
-` + otherSystems + `A service that answers nothing at first is given up after --timeout. An outage later, while waiting in line, is waited out for as long as the lock is.
+` + otherSystems + durationHelp + `A service that answers nothing at first is given up after --timeout. An outage later, while waiting in line, is waited out for as long as the lock is.
 
-Exit codes: the command's own, or 128 and the number of the signal that ended it; 126 it could not be run, 127 not found; 64 bad usage; 69 no server could be reached; 75 not acquired; 76 the lock was lost, or not renewable in time; 128 and the number of the signal by which the wait was stopped.
+Exit codes: the command's own, or 128 and the number of the signal that ended it; 126 it could not be run, 127 not found; 64 bad usage; 69 no server could be reached; 75 not acquired; 76 the lock was lost, broken by an administrator, or not renewable in time; 77 not allowed: the token or certificate is refused, or may not do this; 128 and the number of the signal by which the wait was stopped.
 
   latchkey run nightly --wait 5m -- ./job.sh`
 }
@@ -166,11 +166,11 @@ func (c *runCommand) leave(lock *latchkey.Lock, end commandEnd, s surroundings) 
 	cause := lock.Check()
 	removed, err := lock.Release()
 	lost := (*latchkey.LostError)(nil)
-	switch {
+	switch isLost := errors.As(cmp.Or(cause, err), &lost); {
 	case !end.InTime:
-		return &exitError{exitLost, fmt.Errorf("%s: the lock was lost, and the command %s: %w", name, cmp.Or(end.Failure, "was ended"), plain{cmp.Or(cause, errHeldUp)})}
-	case errors.As(cause, &lost):
-		return &exitError{exitLost, fmt.Errorf("%s: the lock was lost before the command had ended: %w", name, plain{cause})}
+		return &exitError{exitLost, fmt.Errorf("%s: %s; the command %s", name, lossOf(cmp.Or(cause, err)), cmp.Or(end.Failure, "was ended"))}
+	case isLost:
+		return &exitError{exitLost, fmt.Errorf("%s: %s; the command had not ended by then", name, lossOf(lost))}
 	case err == nil && !removed:
 		return &exitError{exitLost, fmt.Errorf("%s: the lock was gone before it was released", name)}
 	case err != nil && cause == nil:
@@ -185,8 +185,17 @@ func (c *runCommand) leave(lock *latchkey.Lock, end commandEnd, s surroundings) 
 	return nil
 }
 
-// errHeldUp is for a lock that is held, while the guard was not told so in time.
-var errHeldUp = errors.New("latchkey itself was held up")
+// lossOf says what is known of a lock under which the command could not go on.
+func lossOf(cause error) string {
+	lost, uncertain := (*latchkey.LostError)(nil), (*latchkey.UncertainError)(nil)
+	switch {
+	case errors.As(cause, &lost):
+		return "the lock " + withoutPackage(lost.Why())
+	case errors.As(cause, &uncertain):
+		return "the lock may be lost: it " + withoutPackage(uncertain.Why())
+	}
+	return "the lock may be lost: latchkey itself was held up" // the guard was not told in time that it is held
+}
 
 // cannotRun is the end for a command that cannot be started.
 func cannotRun(err error) error {

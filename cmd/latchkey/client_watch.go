@@ -12,13 +12,13 @@ import (
 type watchCommand struct {
 	Name string `arg:"" help:"The name to watch."`
 
-	JSON         bool     `name:"json" help:"Print each state as one line of JSON: when, holder, fencing_token, waiting."`
-	Every        duration `default:"1s" placeholder:"DURATION" help:"How often to look: ${every} (default: ${default}). What comes and goes between two looks is not told."`
+	JSON         bool   `name:"json" help:"Print each state as one line of JSON: when, holder, fencing_token, waiting."`
+	Every        period `default:"1s" placeholder:"DURATION" help:"How often to look: ${every} (default: ${default}). What comes and goes between two looks is not told."`
 	serviceFlags `embed:""`
 }
 
 func (*watchCommand) Help() string {
-	return "A line for the present state and for each change, until stopped. A look keeps no place and renews nothing.\n\n" + clientExitHelp
+	return "A line for the present state and for each change, until stopped. A look keeps no place and renews nothing.\n\n" + durationHelp + clientExitHelp
 }
 
 func (c *watchCommand) check(bad *faults) {

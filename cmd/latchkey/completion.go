@@ -26,6 +26,9 @@ type completion struct{}
 
 func (completion) ofClient() {}
 
+// ofClient says only that its exit codes are those.
+func (*versionCommand) ofClient() {}
+
 func (completion) check(*faults) {}
 
 func (*bashCompletion) run(s surroundings) error { return complete(s.stdout, bashScript) }

@@ -14,7 +14,7 @@ _latchkey() {
 {{- end}}{{end}}
 {{- range .All}}{{if .Runs}}
 		'{{.Path}} --')
-			if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); else COMPREPLY=($(compgen -c -- "$current")); fi
+			if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); else COMPREPLY=($(compgen -c -- "$current" | sort -u)); fi
 			return ;;
 {{- end}}{{end}}
 		esac

@@ -55,7 +55,7 @@ type Progress struct {
 // the answer to a try, twice that to renew what was granted, and 2 s to give back what was not.
 //
 // The error is a [*NotAcquiredError] if others had the lock all the while, an [*UnreachableError] if no server gave a definite
-// answer, an [*Error] if the service refused; it matches context.Canceled or context.DeadlineExceeded if ctx ended.
+// answer, an [*Error] if the service refused, or an administrator took the place away ([ErrLockBroken]); it matches context.Canceled or context.DeadlineExceeded if ctx ended.
 func (c *Client) Lock(ctx context.Context, name string, opts LockOptions) (*Lock, error) {
 	return c.acquire(ctx, name, opts, nil)
 }
@@ -196,6 +196,8 @@ func (a *acquisition) wait(waiting context.Context) error {
 			a.claim = claim
 		case waitRefused(err) && slice > leastSlice:
 			slice /= 2
+		case errors.Is(err, ErrLockBroken):
+			return err
 		case isOver(err) || errors.Is(err, ErrPlaceLost):
 			return a.gone(err)
 		case !a.goOn(waiting, err):
@@ -237,7 +239,7 @@ func (a *acquisition) confirm(ctx context.Context) error {
 	for range mostConfirms {
 		_, got, err := a.c.renew(ctx, a.claim.LeaseID)
 		switch {
-		case isOver(err):
+		case isOver(err) && !errors.Is(err, ErrLockBroken):
 			return a.gone(err)
 		case err != nil:
 			return err

@@ -20,6 +20,12 @@
 // Between the last look and a write there is always a gap. What the lock protects must refuse a token that is lower than the
 // highest it has accepted: give it [Lock.Token] with each write, and see [FenceGuard] and [SQLFenceGuard].
 //
+// # Who calls
+//
+// Where the service asks who calls, [Config].Token or TokenSource says it, or the client certificate of [Config].TLS. What is
+// refused is an [*Error] with [ErrUnauthorized] or [ErrForbidden]. A renewal that is refused so loses nothing yet: it is tried
+// again, with the source's next token, until the lock is uncertain.
+//
 // # Failures
 //
 // A failure that the service told of is an [*Error], and errors.Is finds its code in it, as in

@@ -15,19 +15,25 @@ func (c Code) Error() string { return "latchkey: " + string(c) }
 // The codes of the service. What each one says of the outcome is in openapi.yaml.
 const (
 	ErrInvalidRequest       Code = "invalid_request"
-	ErrNotFound             Code = "not_found" // no such path: the base URL is wrong
+	ErrUnauthorized         Code = "unauthorized" // no token or certificate that the service knows
+	ErrForbidden            Code = "forbidden"    // not for this principal, with this name
+	ErrNotFound             Code = "not_found"    // no such path: the base URL is wrong
 	ErrLockNotFound         Code = "lock_not_found"
 	ErrLeaseNotFound        Code = "lease_not_found"
 	ErrMethodNotAllowed     Code = "method_not_allowed"
 	ErrRequestTimeout       Code = "request_timeout"
 	ErrLockHeld             Code = "lock_held"
 	ErrLockQueued           Code = "lock_queued"
-	ErrMaxHoldReached       Code = "max_hold_reached" // reserved
-	ErrLockBroken           Code = "lock_broken"      // reserved
+	ErrMaxHoldReached       Code = "max_hold_reached" // it is renewed no more, and runs out one TTL after the last renewal
+	ErrLockBroken           Code = "lock_broken"      // an administrator took it away: see Reason in [Problem]
 	ErrPayloadTooLarge      Code = "payload_too_large"
 	ErrUnsupportedMediaType Code = "unsupported_media_type"
 	ErrIdempotencyKeyReused Code = "idempotency_key_reused"
 	ErrTooManyWaiters       Code = "too_many_waiters"
+	ErrTooManyClaims        Code = "too_many_claims"
+	ErrTooManyLeases        Code = "too_many_leases"
+	ErrTooManyStreams       Code = "too_many_streams"
+	ErrTooManyRequests      Code = "too_many_requests"
 	ErrInternal             Code = "internal"
 	ErrOverloaded           Code = "overloaded"
 	ErrUnavailable          Code = "unavailable"
@@ -50,6 +56,9 @@ func (e *Error) Error() string {
 	text := fmt.Sprintf("latchkey: %s (%d): %s", e.Code, e.Status, e.Detail)
 	for _, f := range e.Errors {
 		text += fmt.Sprintf("; %s%s %s", f.Pointer, f.Parameter, f.Detail)
+	}
+	if e.Reason != "" {
+		text += ": " + e.Reason
 	}
 	return text
 }
@@ -106,32 +115,49 @@ var ErrNotHeld = errors.New("latchkey: not held")
 // ErrReleased says that a lock is not held because it, or the lease that it is on, was released here.
 var ErrReleased = fmt.Errorf("%w: it was released", ErrNotHeld)
 
-// LostError reports that the service said that a lock or a lease is over. Somebody else may have it.
+// LostError reports that the service said that a lock or a lease is over: it ran out or was released, so somebody else may have
+// it; an administrator took it away, and errors.Is finds [ErrLockBroken]; or it is renewed no more, and errors.Is finds
+// [ErrMaxHoldReached]: then it stands until one TTL after its last renewal.
 type LostError struct {
 	Name  string // the lock's; empty for a lease
 	Cause error  // the service's answer
 }
 
-func (e *LostError) Error() string {
-	return fmt.Sprintf("latchkey: %s is lost: %v", called(e.Name), e.Cause)
+// Why says it without the name, as what follows "the lock".
+func (e *LostError) Why() string {
+	told := (*Error)(nil)
+	switch errors.As(e.Cause, &told); {
+	case errors.Is(e.Cause, ErrLockBroken) && told.Reason != "":
+		return "was broken by an administrator: " + told.Reason
+	case errors.Is(e.Cause, ErrLockBroken):
+		return "was broken by an administrator"
+	case errors.Is(e.Cause, ErrMaxHoldReached):
+		return "was held for as long as the service allows, and is renewed no more"
+	}
+	return fmt.Sprintf("is lost: %v", e.Cause)
 }
+
+func (e *LostError) Error() string { return "latchkey: " + called(e.Name) + " " + e.Why() }
 
 // Unwrap returns ErrNotHeld and the cause.
 func (e *LostError) Unwrap() []error { return []error{ErrNotHeld, e.Cause} }
 
-// UncertainError reports that no renewal of a lock or a lease was answered in time: the service could not be reached, or this
-// process was stopped. It may still stand, or run out at any moment after [Lock.Remaining].
+// UncertainError reports that no renewal of a lock or a lease was done in time: the service could not be reached, or refused the
+// token, or this process was stopped. It may still stand, or run out at any moment after [Lock.Remaining].
 type UncertainError struct {
 	Name  string // the lock's; empty for a lease
 	Cause error  // what came of the last renewal that was tried; nil if none was
 }
 
-func (e *UncertainError) Error() string {
+// Why says it without the name, as what follows "the lock".
+func (e *UncertainError) Why() string {
 	if e.Cause == nil {
-		return fmt.Sprintf("latchkey: %s was not renewed in time", called(e.Name))
+		return "was not renewed in time"
 	}
-	return fmt.Sprintf("latchkey: %s could not be renewed in time: %v", called(e.Name), e.Cause)
+	return fmt.Sprintf("could not be renewed in time: %v", e.Cause)
 }
+
+func (e *UncertainError) Error() string { return "latchkey: " + called(e.Name) + " " + e.Why() }
 
 // Unwrap returns ErrNotHeld and the cause.
 func (e *UncertainError) Unwrap() []error {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"strings"
 	"time"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
@@ -34,6 +36,21 @@ func Example() {
 	}
 	fmt.Println(workErr)
 	// Output: <nil>
+}
+
+func ExampleConfig() {
+	client, err := latchkey.New(latchkey.Config{
+		Servers: []string{"https://locks.example.com"},
+		TokenSource: func(context.Context) (string, error) { // asked first, and again when a token is refused
+			text, err := os.ReadFile("/run/secrets/latchkey")
+			return strings.TrimSpace(string(text)), err
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client.Close()
+	// Output:
 }
 
 func ExampleClient_Lock() {

@@ -153,13 +153,24 @@ func (h *heart) renew() bool {
 			return false
 		}
 		h.c.log.Warn("a renewal failed", slog.String("lock", h.name), slog.Duration("left", h.left()), slog.Any("error", err))
+		pause := h.askedPause(err)
 		if tries > 1 {
-			again := h.c.now() + pauses.next()
-			if !h.sleepUntil(func() time.Duration { return again }) {
-				return false
-			}
+			pause = max(pause, pauses.next())
+		}
+		again := h.c.now() + pause
+		if !h.sleepUntil(func() time.Duration { return again }) {
+			return false
 		}
 	}
+}
+
+// askedPause is how long the service wants to be left alone, having refused a renewal for coming too soon after others; at most
+// half of the time in which one would still help.
+func (h *heart) askedPause(err error) time.Duration {
+	if told := (*Error)(nil); errors.As(err, &told) && told.Status == http.StatusTooManyRequests {
+		return min(told.RetryAfter, h.left()/2)
+	}
+	return 0
 }
 
 func (h *heart) tryRenewal() error {
@@ -169,7 +180,7 @@ func (h *heart) tryRenewal() error {
 	switch {
 	case err == nil:
 		h.renewedBy(a.sent)
-	case isOver(err):
+	case isOver(err) || errors.Is(err, ErrMaxHoldReached):
 		h.end(&LostError{Name: h.name, Cause: err})
 	case h.ctx.Err() == nil:
 		h.mu.Lock()

@@ -98,7 +98,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 func (l *Lease) Release() (bool, error) {
 	l.release.Do(func() {
 		lost := l.heart.stop(ErrReleased)
-		l.released, l.err = l.c.giveBack(l.heart.ctx, "leases/", l.heart.id, lost)
+		l.released, l.err = l.c.giveBack(l.heart.ctx, "leases/", l.heart.id, "", lost)
 	})
 	return l.released, l.err
 }

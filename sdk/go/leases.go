@@ -68,6 +68,6 @@ func (c *Client) LeaseStatus(ctx context.Context, id string) (status LeaseStatus
 
 // EndLease ends a lease: every lock on it is free at once. With the id of a held lock it releases the lock.
 func (c *Client) EndLease(ctx context.Context, id string) error {
-	_, err := c.remove(ctx, "leases/", id)
+	_, err := c.remove(ctx, "leases/", id, nil)
 	return err
 }

@@ -46,7 +46,7 @@ func (a *acquisition) undo(ctx context.Context) error {
 		}
 		id = claim.ID
 	}
-	if err := a.c.Release(ctx, id); !errors.Is(err, ErrLockNotFound) && !errors.Is(err, ErrLeaseNotFound) {
+	if err := a.c.Release(ctx, id); !isOver(err) {
 		return err
 	}
 	return nil

@@ -89,24 +89,26 @@ func (l *Lock) Context(parent context.Context) context.Context {
 func (l *Lock) Release() (bool, error) {
 	l.release.Do(func() {
 		lost := l.end(ErrReleased)
-		l.released, l.err = l.c.giveBack(l.ctx, "locks/", l.claim.ID, lost)
+		l.released, l.err = l.c.giveBack(l.ctx, "locks/", l.claim.ID, l.claim.Name, lost)
 	})
 	return l.released, l.err
 }
 
 // giveBack removes what was held until now, or was lost before.
-func (c *Client) giveBack(ctx context.Context, path, id string, lost error) (bool, error) {
+func (c *Client) giveBack(ctx context.Context, path, id, name string, lost error) (bool, error) {
 	bound := c.timeout
 	if lost != nil {
 		bound = leaveBound
 	}
 	ctx, cancel := detached(ctx, bound)
 	defer cancel()
-	a, err := c.remove(ctx, path, id)
+	a, err := c.remove(ctx, path, id, nil)
 	switch {
 	case lost != nil:
 		return err == nil, lost
-	case errors.Is(err, ErrLockNotFound) || errors.Is(err, ErrLeaseNotFound):
+	case errors.Is(err, ErrLockBroken):
+		return false, &LostError{Name: name, Cause: err}
+	case isOver(err):
 		return a.doubted, nil // an earlier try of this call removed it, or it was gone before
 	}
 	return err == nil, err

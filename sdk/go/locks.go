@@ -119,15 +119,30 @@ func (c *Client) getLock(ctx context.Context, id string, wait time.Duration, que
 // Release removes a claim: it releases the lock, or leaves the queue. [ErrLockNotFound] says that there was nothing to remove,
 // perhaps because an earlier try of the same call did it.
 func (c *Client) Release(ctx context.Context, id string) error {
-	_, err := c.remove(ctx, "locks/", id)
+	_, err := c.remove(ctx, "locks/", id, nil)
 	return err
 }
 
-func (c *Client) remove(ctx context.Context, path, id string) (answer, error) {
+// Break removes another's claim, for administrators: the next in line is granted the lock at once, while the former holder may
+// not know it yet. The holder is told the reason, 1 to 255 bytes of UTF-8 without control characters, as [ErrLockBroken].
+func (c *Client) Break(ctx context.Context, id, reason string) error {
+	if err := checkTexts(reason, nil); err != nil {
+		return err
+	}
+	if reason == "" {
+		return errNoReason
+	}
+	_, err := c.remove(ctx, "locks/", id, url.Values{"reason": {reason}})
+	return err
+}
+
+var errNoReason = errors.New("latchkey: breaking a lock needs a reason")
+
+func (c *Client) remove(ctx context.Context, path, id string, query url.Values) (answer, error) {
 	if err := checkID(id); err != nil {
 		return answer{}, err
 	}
-	return c.call(ctx, request{method: http.MethodDelete, path: path + id, again: true})
+	return c.call(ctx, request{method: http.MethodDelete, path: path + id, query: query, again: true})
 }
 
 // Filter says which claims to list. Its zero value lists all, in pages of 100.

@@ -1,6 +1,7 @@
 package latchkey
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -45,7 +46,7 @@ func outcomeOf(err error) outcome {
 	if !errors.As(err, &line) {
 		return definite // it could not be made
 	}
-	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" || errors.As(err, new(*tls.CertificateVerificationError)) {
 		return notDone
 	}
 	return unknown

@@ -35,8 +35,12 @@ func (c *Client) stream(ctx context.Context, path, id string, take func(event) (
 	alarm := time.AfterFunc(c.timeout, func() { cancel(errOutOfTime) })
 	defer alarm.Stop()
 	var last error
+	notUntil := map[int]time.Duration{}
 	for pauses := (backoff{most: mostPause}); ; {
-		server, _ := c.servers.next(c.now(), nil)
+		server, pause := c.servers.next(c.now(), notUntil)
+		if !sleep(ctx, pause) {
+			return c.broken(ctx, server, last)
+		}
 		sent := time.Now()
 		resp, err := c.open(ctx, server, request{method: http.MethodGet, path: path + id + streams[path]})
 		switch {
@@ -54,6 +58,7 @@ func (c *Client) stream(ctx context.Context, path, id string, take func(event) (
 		case ctx.Err() == nil:
 			last = err
 		}
+		notUntil[server] = c.now() + pauseOf(err)
 		if !sleep(ctx, pauses.next()) {
 			return c.broken(ctx, server, last)
 		}
@@ -78,14 +83,10 @@ func (c *Client) broken(ctx context.Context, server int, err error) error {
 
 // open returns the answer with its body yet to be read.
 func (c *Client) open(ctx context.Context, server int, r request) (*http.Response, error) {
-	req, err := c.newRequest(ctx, c.servers.urls[server], r)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := c.http.Do(req)
+	resp, _, err := c.send(ctx, server, r)
 	if err != nil {
 		c.servers.failed(server)
-		return nil, &lineError{c.servers.host(server), withoutURL(err)}
+		return nil, err
 	}
 	if resp.StatusCode == http.StatusOK {
 		c.servers.answered(server)

@@ -1,11 +1,9 @@
 package latchkey
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -49,7 +47,7 @@ type answer struct {
 
 // try sends the request once, and remembers how the server did.
 func (c *Client) try(ctx context.Context, server int, r request) (answer, error) {
-	a, err := c.exchange(ctx, c.servers.urls[server], r)
+	a, err := c.exchange(ctx, server, r)
 	switch {
 	case err == nil || outcomeOf(err) == definite:
 		c.servers.answered(server)
@@ -61,61 +59,29 @@ func (c *Client) try(ctx context.Context, server int, r request) (answer, error)
 	return a, err
 }
 
-func (c *Client) exchange(ctx context.Context, base *url.URL, r request) (answer, error) {
-	req, err := c.newRequest(ctx, base, r)
+func (c *Client) exchange(ctx context.Context, server int, r request) (answer, error) {
+	resp, a, err := c.send(ctx, server, r)
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{sent: c.now()}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return answer{}, &lineError{server: base.Host, cause: withoutURL(err)}
-	}
 	defer resp.Body.Close()
-	a.header = resp.Header
+	host := c.servers.host(server)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
 	if err != nil {
-		return answer{}, &lineError{server: base.Host, cause: withoutURL(err)}
+		return answer{}, &lineError{server: host, cause: withoutURL(err)}
 	}
 	if resp.StatusCode/100 != 2 {
 		return answer{}, newError(resp, body)
 	}
 	if r.read == nil && resp.StatusCode != http.StatusNoContent {
-		return answer{}, &lineError{server: base.Host, cause: errNotLatchkey}
+		return answer{}, &lineError{server: host, cause: errNotLatchkey}
 	}
 	if r.read != nil {
 		if err := r.read(body); err != nil {
-			return answer{}, &lineError{server: base.Host, cause: err}
+			return answer{}, &lineError{server: host, cause: err}
 		}
 	}
 	return a, nil
-}
-
-func (c *Client) newRequest(ctx context.Context, base *url.URL, r request) (*http.Request, error) {
-	target := base.JoinPath(r.path)
-	target.RawQuery = r.query.Encode()
-	var body io.Reader
-	if r.body != nil {
-		text, err := json.Marshal(r.body)
-		if err != nil {
-			return nil, fmt.Errorf("latchkey: request body: %w", err)
-		}
-		body = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
-	if err != nil {
-		return nil, fmt.Errorf("latchkey: request: %w", withoutURL(err))
-	}
-	for name, values := range c.header {
-		req.Header[name] = values
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if r.key != "" {
-		req.Header.Set("Idempotency-Key", r.key)
-	}
-	return req, nil
 }
 
 // newError reads what is not a 2xx.

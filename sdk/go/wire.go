@@ -25,7 +25,8 @@ type ClaimRequest struct {
 	Key string `json:"-"`
 }
 
-// Claim is a claim on a name, as its owner sees it.
+// Claim is a claim on a name, as its owner sees it. In a list ID and LeaseID are empty unless it is one's own, or one administers
+// the name.
 type Claim struct {
 	ID                string            `json:"id"` // a capability: whoever knows it can renew and release
 	Name              string            `json:"name"`
@@ -35,6 +36,8 @@ type Claim struct {
 	LeaseID           string            `json:"lease_id"`                // its own ID, unless it is on another lease
 	TTLSeconds        int64             `json:"ttl_seconds"`
 	RenewAfterSeconds int64             `json:"renew_after_seconds"`
+	HoldLeftSeconds   *int64            `json:"hold_left_seconds,omitempty"` // for so long it is renewed still; nil: for as long as one likes
+	Principal         string            `json:"principal,omitempty"`         // who claimed it, where the service asks that
 	Holder            string            `json:"holder,omitempty"`
 	Metadata          map[string]string `json:"metadata,omitempty"`
 
@@ -60,7 +63,8 @@ type LeaseInfo struct {
 	ID                string            `json:"id"` // a capability, like a claim's
 	TTLSeconds        int64             `json:"ttl_seconds"`
 	RenewAfterSeconds int64             `json:"renew_after_seconds"`
-	FencingToken      int64             `json:"fencing_token,omitempty"` // the lock's, when this is the lease of a lock's own
+	FencingToken      int64             `json:"fencing_token,omitempty"`     // the lock's, when this is the lease of a lock's own
+	HoldLeftSeconds   *int64            `json:"hold_left_seconds,omitempty"` // as in [Claim]
 	Holder            string            `json:"holder,omitempty"`
 	Metadata          map[string]string `json:"metadata,omitempty"`
 }
@@ -72,6 +76,7 @@ type LeaseStatus struct {
 	TTLLeftSeconds    int64             `json:"ttl_left_seconds"` // when it was looked at: never count from it
 	RenewAfterSeconds int64             `json:"renew_after_seconds"`
 	FencingToken      int64             `json:"fencing_token,omitempty"`
+	HoldLeftSeconds   *int64            `json:"hold_left_seconds,omitempty"` // as in [Claim]
 	Holder            string            `json:"holder,omitempty"`
 	Metadata          map[string]string `json:"metadata,omitempty"`
 	Locks             []Claim           `json:"locks"` // oldest first
@@ -87,6 +92,7 @@ type Problem struct {
 	Errors      []InputFault `json:"errors,omitempty"`       // with ErrInvalidRequest: each place that is at fault
 	Holder      *LockHolder  `json:"holder,omitempty"`       // with ErrLockHeld; nil while the first in line is not yet granted
 	QueueLength int          `json:"queue_length,omitempty"` // with ErrLockHeld: the claims that wait
+	Reason      string       `json:"reason,omitempty"`       // with ErrLockBroken: what the administrator gave as the reason
 }
 
 // InputFault is one place of a request that is at fault. It has a Pointer into the body or the name of a Parameter.
@@ -100,6 +106,7 @@ type InputFault struct {
 type LockHolder struct {
 	Holder       string            `json:"holder,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
+	Principal    string            `json:"principal,omitempty"` // where the service asks who calls
 	FencingToken int64             `json:"fencing_token"`
 }
 

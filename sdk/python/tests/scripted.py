@@ -48,8 +48,19 @@ def answer(status: int, body: object = None, headers: Tuple[str, ...] = (), kind
     return send
 
 
-def problem(status: int, code: str, *headers: str) -> Script:
-    return answer(status, {"type": "t", "title": "T", "status": status, "detail": "d", "code": code}, headers)
+def problem(status: int, code: str, *headers: str, **members: str) -> Script:
+    body = {"type": "t", "title": "T", "status": status, "detail": "d", "code": code, **members}
+    return answer(status, body, headers)
+
+
+def holding(**others: Script) -> Script:
+    """Answers as a service at which whoever asks holds the lock; others are the answers to some methods."""
+    scripts = {"DELETE": answer(204), **others}
+
+    def send(heard: Heard, line: socket.socket) -> bool:
+        return scripts.get(heard.method, answer(200, HELD))(heard, line)
+
+    return send
 
 
 def silence(heard: Heard, line: socket.socket) -> bool:

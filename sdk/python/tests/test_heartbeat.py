@@ -7,10 +7,13 @@ import unittest
 from typing import List, Tuple
 from unittest import mock
 
-from latchkey import LockLost, LockNotHeld, LockUncertain
+from latchkey import LockLost, LockNotHeld, LockUncertain, Problem
 from latchkey._abort import Abort
 from latchkey._heartbeat import Heartbeat, margin
+from latchkey.errors import problem_error
 from tests.support import BOUND
+
+GONE = problem_error(Problem("t", "T", 404, "d", "lease_not_found"), None)
 
 
 class TestHeartbeat(unittest.TestCase):
@@ -45,7 +48,7 @@ class TestHeartbeat(unittest.TestCase):
         self.assertIsInstance(beat.loss(), LockUncertain)
         beat.renewed(sent=999, ttl=30)
         self.assertIsInstance(beat.loss(), LockUncertain)
-        beat.lost("too late to matter")
+        beat.lost(GONE)
         self.assertIsInstance(beat.loss(), LockUncertain)
 
     def test_time_counts_from_the_latest_renewal_sent(self) -> None:
@@ -80,7 +83,7 @@ class TestHeartbeat(unittest.TestCase):
         beat.on_loss(losses.append)
         beat.off_loss(losses.append)
         beat.on_loss(tell)
-        beat.lost("by the service")
+        beat.lost(GONE)
         self.now = 1000
         self.assertIsInstance(beat.loss(), LockLost)
         self.assertTrue(told.wait(BOUND))

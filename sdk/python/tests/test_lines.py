@@ -309,6 +309,20 @@ class TestTLS(LineTest):
             lock.release()
         self.assertEqual(server.connections, 1)
 
+    def test_the_clients_own_certificate_is_shown(self) -> None:
+        asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        asking.load_cert_chain(f"{TLS}/cert.pem", f"{TLS}/key.pem")
+        asking.load_verify_locations(f"{TLS}/cert.pem")
+        asking.verify_mode = ssl.CERT_REQUIRED
+        server = Scripted(answer(200, HELD), tls=asking)
+        self.addCleanup(server.close)
+        context = ssl.create_default_context(cafile=f"{TLS}/cert.pem")
+        with self.assertRaises(Unreachable), Client(server.url, ssl_context=context, timeout=0.6) as nobody:
+            nobody.get("a")
+        context.load_cert_chain(f"{TLS}/cert.pem", f"{TLS}/key.pem")
+        with Client(server.url, ssl_context=context) as somebody:
+            self.assertTrue(somebody.get("a").held)
+
     def test_a_certificate_that_nobody_vouches_for_is_refused(self) -> None:
         server = self.server(answer(200, HELD))
         with self.assertRaises(Unreachable) as raised:

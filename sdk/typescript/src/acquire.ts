@@ -6,8 +6,8 @@ import { isOver } from "./heartbeat.js";
 import {
   InvalidRequestError,
   LeaseNotFoundError,
+  LockBrokenError,
   LockHeldError,
-  LockNotFoundError,
   PlaceLostError,
   ProblemError,
 } from "./problems.js";
@@ -184,6 +184,9 @@ export class Acquisition {
 
   /** Not so when the lease of many is over: there is no claiming on that again. */
   #isPlaceLost(error: unknown): error is ProblemError {
+    if (error instanceof LockBrokenError) {
+      return false; // an administrator does not want it there
+    }
     const onLease = this.#want.request.lease_id !== undefined;
     return error instanceof PlaceLostError || (isOver(error) && !(onLease && error instanceof LeaseNotFoundError));
   }
@@ -210,7 +213,7 @@ export class Acquisition {
     try {
       await bounded(LEAVING_MS, undefined, (signal) => this.#takeBack({ signal }));
     } catch (error) {
-      if (!(error instanceof LockHeldError || error instanceof LockNotFoundError)) {
+      if (!(error instanceof LockHeldError || isOver(error))) {
         this.#tell({ type: "left_behind", name: this.#want.request.name, error });
       }
     }

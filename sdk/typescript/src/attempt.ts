@@ -1,4 +1,5 @@
-import { UnexpectedAnswerError, UnreachableError } from "./errors.js";
+import type { Credentials } from "./credentials.js";
+import { NoTokenError, UnexpectedAnswerError, UnreachableError } from "./errors.js";
 import { ProblemError, problemError } from "./problems.js";
 import { bounded } from "./timers.js";
 import { isProblem } from "./wire.js";
@@ -19,11 +20,13 @@ export interface Call<T> {
 export interface Way {
   readonly server: string;
   readonly headers: Headers;
+  readonly credentials: Credentials;
   readonly fetch: typeof fetch;
 }
 
+const UNAUTHORIZED = 401;
 /** What a proxy answers for itself, and would again. */
-const REFUSALS = new Set([401, 403, 407]);
+const REFUSALS = new Set([UNAUTHORIZED, 403, 407]);
 /** Statuses after which another try may do better: not done, or safe to repeat as every request of a client is. */
 const PASSING = new Set([408, 429, 502, 503, 504]);
 
@@ -37,7 +40,7 @@ export function passes(error: unknown): error is UnreachableError | ProblemError
 
 /**
  * Sends a request once and reads its answer to the end, within `ms`. Throws a {@link ProblemError}, {@link UnreachableError},
- * {@link UnexpectedAnswerError}, or the reason of `signal`.
+ * {@link UnexpectedAnswerError}, {@link NoTokenError}, or the reason of `signal`.
  */
 export async function attempt<T>(way: Way, call: Call<T>, ms: number, signal: AbortSignal | undefined): Promise<T> {
   try {
@@ -50,22 +53,22 @@ export async function attempt<T>(way: Way, call: Call<T>, ms: number, signal: Ab
   }
 }
 
-/** Sends a request and returns its answer if that is 2xx, its body still to be read; else throws what it is. */
-export async function send(way: Way, call: Omit<Call<unknown>, "read">, cut: AbortSignal): Promise<Response> {
-  const headers = new Headers(way.headers);
-  for (const [name, value] of Object.entries(call.headers ?? {})) {
-    headers.set(name, value);
+type Sent = Omit<Call<unknown>, "read">;
+
+/**
+ * Sends a request, once more with a fresh token if it was refused, and returns its answer if that is 2xx, its body still to be
+ * read; else throws what it is.
+ */
+export async function send(way: Way, call: Sent, cut: AbortSignal): Promise<Response> {
+  const token = await way.credentials.get(undefined, cut);
+  let answer = await sendWith(token, way, call, cut);
+  if (answer.status === UNAUTHORIZED && token !== undefined) {
+    const fresh = await way.credentials.get(token, cut).catch(() => token); // the refusal says more
+    if (fresh !== token) {
+      await answer.body?.cancel();
+      answer = await sendWith(fresh, way, call, cut);
+    }
   }
-  if (call.body) {
-    headers.set("Content-Type", "application/json");
-  }
-  const answer = await way.fetch(way.server + call.path, {
-    method: call.method,
-    headers,
-    body: call.body ? JSON.stringify(call.body) : null,
-    signal: cut,
-    redirect: "manual",
-  });
   if (answer.ok) {
     return answer;
   }
@@ -76,13 +79,33 @@ export async function send(way: Way, call: Omit<Call<unknown>, "read">, cut: Abo
   throw new UnexpectedAnswerError(answer.status, "it is no problem document");
 }
 
+function sendWith(token: string | undefined, way: Way, call: Sent, cut: AbortSignal): Promise<Response> {
+  const headers = new Headers(way.headers);
+  for (const [name, value] of Object.entries(call.headers ?? {})) {
+    headers.set(name, value);
+  }
+  if (call.body) {
+    headers.set("Content-Type", "application/json");
+  }
+  if (token !== undefined) {
+    headers.set("Authorization", `Bearer ${token}`);
+  }
+  return way.fetch(way.server + call.path, {
+    method: call.method,
+    headers,
+    body: call.body ? JSON.stringify(call.body) : null,
+    signal: cut,
+    redirect: "manual",
+  });
+}
+
 /** What to throw for an error of a request. */
 export function failure(error: unknown, way: Way, signal: AbortSignal | undefined): unknown {
   if (signal?.aborted) {
     return signal.reason;
   }
-  const final = error instanceof ProblemError || (error instanceof UnexpectedAnswerError && REFUSALS.has(error.status));
-  return final ? error : new UnreachableError(way.server, rootOf(error));
+  const refusal = error instanceof UnexpectedAnswerError && REFUSALS.has(error.status);
+  return error instanceof ProblemError || error instanceof NoTokenError || refusal ? error : new UnreachableError(way.server, rootOf(error));
 }
 
 function parsed(text: string): unknown {

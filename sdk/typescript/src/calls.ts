@@ -46,8 +46,9 @@ export class Calls {
     return this.servers.request({ method: "GET", path, waitSeconds: waitSeconds ?? 0, read: readLock }, effort);
   }
 
-  deleteLock(id: string, effort?: Effort): Promise<Reply<void>> {
-    return this.servers.request({ method: "DELETE", path: lockPath(id), read: readNothing }, effort);
+  deleteLock(id: string, effort?: Effort, reason?: string): Promise<Reply<void>> {
+    const path = reason === undefined ? lockPath(id) : `${lockPath(id)}?${new URLSearchParams({ reason })}`;
+    return this.servers.request({ method: "DELETE", path, read: readNothing }, effort);
   }
 
   listLocks(filter: LockFilter, effort?: Effort): Promise<Reply<LockList>> {

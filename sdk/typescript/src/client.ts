@@ -23,7 +23,8 @@ const LOST_MS = 2_000;
  * A client of latchkey. It keeps no connection of its own and needs no closing.
  *
  * Every call throws a {@link ProblemError} for what the service refused, {@link UnreachableError} when no server answered,
- * {@link UnexpectedAnswerError} when a proxy refused, and the reason of a `signal` that was given and aborted.
+ * {@link UnexpectedAnswerError} when a proxy refused, {@link NoTokenError} when the token could not be had, and the reason of a
+ * `signal` that was given and aborted.
  */
 export class Client {
   readonly #calls: Calls;
@@ -70,9 +71,11 @@ export class Client {
     const { ttl, holder, metadata, signal } = options;
     const request = given<LeaseRequest>({ ttl_seconds: ttl, holder, metadata });
     const { body, sent } = await this.#calls.createLease(request, { signal });
-    const hold = new Hold("the lease", this.#clock, sent, body.ttl_seconds);
+    const what = "the lease";
+    const hold = new Hold(what, this.#clock, sent, body.ttl_seconds);
     const heartbeat = this.#heartbeat(body.id, hold, sent, body.ttl_seconds);
     const leaving = new Leaving(
+      what,
       hold,
       () => heartbeat.stop(),
       (lost) => this.#calls.deleteLease(body.id, this.#effort(lost)),
@@ -101,9 +104,12 @@ export class Client {
     return eventsOf(this.#calls.servers, id, options.signal);
   }
 
-  /** `DELETE /locks/{id}`: releases, or leaves the queue. Throws {@link LockNotFoundError} when there was nothing to remove. */
-  async deleteLock(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#calls.deleteLock(id, { signal: options.signal });
+  /**
+   * `DELETE /locks/{id}`: releases, or leaves the queue. Throws {@link LockNotFoundError} when there was nothing to remove.
+   * `reason` breaks another's lock, for administrators: 1 to 255 bytes without control characters, which its holder is told.
+   */
+  async deleteLock(id: string, options: CallOptions & { readonly reason?: string } = {}): Promise<void> {
+    await this.#calls.deleteLock(id, { signal: options.signal }, options.reason);
   }
 
   /** `GET /locks`: a page of who holds and who waits. */
@@ -141,20 +147,20 @@ export class Client {
 
   #held({ lock, sent, ttl }: Grant): Lock {
     const { name } = lock;
-    const hold = new Hold(`lock ${JSON.stringify(name)}`, this.#clock, sent, ttl);
+    const hold = new Hold(lockText(name), this.#clock, sent, ttl);
     const heartbeat = this.#heartbeat(lock.lease_id, hold, sent, ttl, name);
     return this.#lock(lock, ttl, hold, () => heartbeat.stop());
   }
 
   #onLease({ lock, ttl }: Grant, lease: Lease): Lock {
-    return this.#lock(lock, ttl, lease.hold.part(`lock ${JSON.stringify(lock.name)}`), () => {});
+    return this.#lock(lock, ttl, lease.hold.part(lockText(lock.name)), () => {});
   }
 
   #lock(lock: Grant["lock"], ttl: number, hold: Holding, stop: () => void): Lock {
     const { id, name } = lock;
     const remove = (lost: boolean) => this.#calls.deleteLock(id, this.#effort(lost));
     const failed = (error: unknown) => this.#tell({ type: "release_failed", name, error });
-    return new Lock(lock, ttl, hold, new Leaving(hold, stop, remove, failed));
+    return new Lock(lock, ttl, hold, new Leaving(lockText(name), hold, stop, remove, failed));
   }
 
   #effort(lost: boolean): Effort {
@@ -167,4 +173,8 @@ export class Client {
     follow(hold.signal, (error) => this.#tell({ type: "lost", ...what, error: error as LockNotHeldError }));
     return new Heartbeat(this.#calls.servers, id, hold, sent, ttl, failed);
   }
+}
+
+function lockText(name: string): string {
+  return `lock ${JSON.stringify(name)}`;
 }

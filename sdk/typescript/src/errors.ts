@@ -38,6 +38,17 @@ export class UnexpectedAnswerError extends LatchkeyError {
   }
 }
 
+/** There is no token to send: the function that was to give it failed, or gave what is none; `cause` says why. */
+export class NoTokenError extends LatchkeyError {
+  constructor(cause: unknown) {
+    super(`no token: ${(Object(cause) as { message?: string }).message ?? "its function failed"}`, { cause });
+  }
+
+  override get name() {
+    return "NoTokenError" as const;
+  }
+}
+
 /** Another holds the lock, and went on holding it for as long as was to be waited. The claim has left the queue. */
 export class NotAcquiredError extends LatchkeyError {
   readonly lockName: string;
@@ -80,14 +91,18 @@ export abstract class LockNotHeldError extends LatchkeyError {
   }
 }
 
-/** The service said that it is gone. Another may hold the lock. */
+/**
+ * The service said that it is gone, and another may hold the lock. `cause` is the answer: {@link LockBrokenError} if an
+ * administrator took it away, {@link MaxHoldReachedError} if it is renewed no more; then it stands until one TTL after its last
+ * renewal.
+ */
 export class LockLostError extends LockNotHeldError {
   override get name() {
     return "LockLostError" as const;
   }
 }
 
-/** No renewal was answered in time, so it cannot be told whether it is held: treat it as lost. */
+/** No renewal was done in time, as no server answered or the token was refused: whether it is held cannot be told. Treat it as lost. */
 export class LockUncertainError extends LockNotHeldError {
   override get name() {
     return "LockUncertainError" as const;

@@ -1,6 +1,6 @@
 import { renewal } from "./calls.js";
 import type { Hold } from "./hold.js";
-import { ProblemError } from "./problems.js";
+import { MaxHoldReachedError, ProblemError } from "./problems.js";
 import type { Servers } from "./servers.js";
 import { alarm } from "./timers.js";
 
@@ -83,14 +83,20 @@ export class Heartbeat {
     if (this.#stopped.signal.aborted || this.#hold.end) {
       return;
     }
-    if (isOver(error)) {
+    if (isOver(error) || error instanceof MaxHoldReachedError) {
       this.#hold.lost(error);
       return;
     }
     this.#failures++;
     this.#hold.failed(error);
     this.#failed(error);
-    this.#ringAt(this.#servers.clock.now() + this.#pause());
+    this.#ringAt(this.#servers.clock.now() + Math.max(this.#pause(), this.#askedPause(error)));
+  }
+
+  /** How long the service wants to be left alone, if it got too many requests; not so long that it would be too late. */
+  #askedPause(error: Error): number {
+    const asked = error instanceof ProblemError && error.status === 429 ? (error.retryAfter ?? 0) * 1000 : 0;
+    return Math.min(asked, this.#hold.left / 2);
   }
 
   /** None until every server has failed, and one was asked twice; then back-off up to a tenth of the TTL. */

@@ -1,6 +1,7 @@
 import type { Clock } from "./clock.js";
 import { LockLostError, LockReleasedError, LockUncertainError, type LockNotHeldError } from "./errors.js";
 import { Part } from "./part.js";
+import { LockBrokenError } from "./problems.js";
 import { alarm } from "./timers.js";
 
 const LEAST_MARGIN_MS = 250;
@@ -9,6 +10,13 @@ const MOST_MARGIN_MS = 2_000;
 /** How long before the deadline a hold that was not renewed is told to be uncertain, in milliseconds. */
 export function marginOf(ttl: number): number {
   return Math.min(Math.max(ttl * 100, LEAST_MARGIN_MS), MOST_MARGIN_MS);
+}
+
+/** The loss that an answer of the service tells. */
+export function lossBy(cause: Error, what: string): LockLostError {
+  const reason = cause instanceof LockBrokenError && cause.reason ? `: ${cause.reason}` : "";
+  const text = cause instanceof LockBrokenError ? `was broken by an administrator${reason}` : `is lost: ${cause.message}`;
+  return new LockLostError(`${what} ${text}`, { cause });
 }
 
 /**
@@ -79,7 +87,7 @@ export class Hold {
   /** Ends it because the service said that it is gone. */
   lost(cause: Error): void {
     if (!this.end) {
-      this.#lose(new LockLostError(`${this.#what} is lost: ${cause.message}`, { cause }));
+      this.#lose(lossBy(cause, this.#what));
     }
   }
 

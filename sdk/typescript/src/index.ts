@@ -5,11 +5,13 @@ export { FenceGuard, SqlFenceGuard, type Query, type Row } from "./fence.js";
 export type { CallOptions, ClientOptions, LeaseOptions, LockOptions } from "./options.js";
 export type { ClientEvent, EventHook } from "./events.js";
 export type { LockFilter } from "./calls.js";
+export type { Token } from "./credentials.js";
 export type {
   InputFault,
   LeaseBody,
   LeaseRequest,
   LeaseStatus,
+  ListedLock,
   LockBody,
   LockHolder,
   LockList,
@@ -23,6 +25,7 @@ export {
   LockNotHeldError,
   LockReleasedError,
   LockUncertainError,
+  NoTokenError,
   NotAcquiredError,
   StaleTokenError,
   UnexpectedAnswerError,
@@ -30,6 +33,7 @@ export {
 } from "./errors.js";
 export {
   DrainingError,
+  ForbiddenError,
   IdempotencyKeyReusedError,
   InternalError,
   InvalidRequestError,
@@ -47,7 +51,12 @@ export {
   PlaceLostError,
   ProblemError,
   RequestTimeoutError,
+  TooManyClaimsError,
+  TooManyLeasesError,
+  TooManyRequestsError,
+  TooManyStreamsError,
   TooManyWaitersError,
+  UnauthorizedError,
   UnavailableError,
   UnsupportedMediaTypeError,
 } from "./problems.js";

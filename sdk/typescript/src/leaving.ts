@@ -1,5 +1,6 @@
-import { LockReleasedError, type LockNotHeldError } from "./errors.js";
-import { LeaseNotFoundError, LockNotFoundError } from "./problems.js";
+import { LockLostError, LockReleasedError, type LockNotHeldError } from "./errors.js";
+import { lossBy } from "./hold.js";
+import { LeaseNotFoundError, LockBrokenError, LockNotFoundError } from "./problems.js";
 
 /** What is given back: a {@link Hold}, or the part of one lock in it. */
 export interface Holding {
@@ -15,6 +16,7 @@ export interface Holding {
 
 /** How a lock or a lease is given back: the same for both. */
 export class Leaving {
+  readonly #what: string;
   readonly #hold: Holding;
   readonly #stop: () => void;
   readonly #remove: (lost: boolean) => Promise<unknown>;
@@ -27,11 +29,13 @@ export class Leaving {
    * `failed` is told why that was not done.
    */
   constructor(
+    what: string,
     hold: Holding,
     stop: () => void,
     remove: (lost: boolean) => Promise<unknown>,
     failed: (error: unknown) => void,
   ) {
+    this.#what = what;
     this.#hold = hold;
     this.#stop = stop;
     this.#remove = remove;
@@ -59,6 +63,9 @@ export class Leaving {
     try {
       await this.release();
     } catch (error) {
+      if (error instanceof LockLostError) {
+        throw error;
+      }
       this.#failed(error);
     }
     if (end && !(end instanceof LockReleasedError) && !this.#told) {
@@ -76,6 +83,12 @@ export class Leaving {
     } catch (error) {
       if (error instanceof LockNotFoundError || error instanceof LeaseNotFoundError) {
         return false;
+      }
+      if (error instanceof LockBrokenError) {
+        if (lost) {
+          return false;
+        }
+        throw lossBy(error, this.#what);
       }
       throw error;
     }

@@ -54,7 +54,8 @@ export class Lock implements AsyncDisposable {
   /**
    * Gives the lock back. True if this call did, false if it was gone already (or an earlier try of this call did it, whose
    * answer was lost). Calling it again gives the same answer; after it failed it tries again. Throws
-   * {@link UnreachableError} or a {@link ProblemError}: then the lock runs out within its TTL.
+   * {@link UnreachableError} or a {@link ProblemError}: then the lock runs out within its TTL. Throws {@link LockLostError} when
+   * an administrator had broken it, unnoticed.
    */
   release(): Promise<boolean> {
     return this.#leaving.release();

@@ -69,7 +69,9 @@ export interface paths {
          * Renew a lease
          * @description The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
          *     on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-         *     its own yet; ask for it at `GET /locks/{id}?wait_seconds=`.
+         *     its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+         *     lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
+         *     one TTL after the last renewal that succeeded.
          */
         readonly put: operations["renewLease"];
         readonly post?: never;
@@ -133,6 +135,9 @@ export interface paths {
          * List who holds and who waits
          * @description Claims by name, and by order in the queue within a name. Looking never keeps a place and never renews.
          *
+         *     With authentication, claims on names that the principal has `read` or `admin` on are listed; their ids only with
+         *     `admin`, and those of its own claims. A `name` or a `prefix` outside of them is `403 forbidden`.
+         *
          *     A page can be short, even empty, and yet have a `next_cursor`; the last page has none. A claim that stands
          *     throughout is listed exactly once.
          */
@@ -195,6 +200,11 @@ export interface paths {
          * Release a lock, or leave the queue
          * @description `204` says that this call removed the claim. `404` says that there was nothing to remove: it was released
          *     before (perhaps by an earlier try of the same call), or its TTL ran out. A late repeat touches no later claim.
+         *
+         *     With a `reason` it *breaks* the lock, whoever's it is: for administrators (`admin` on its name), who see the ids
+         *     in `GET /locks`. The next in line is granted at once, while the former holder may not know yet: only fencing
+         *     tokens keep it from the resource. It is told `410 lock_broken`, with the reason, at its next renewal or look,
+         *     for a day. The service's audit log keeps who did it.
          */
         readonly delete: operations["deleteLock"];
         readonly options?: never;
@@ -249,7 +259,8 @@ export interface paths {
         };
         /**
          * Metrics for Prometheus
-         * @description Every metric in Prometheus' text format. No label holds a lock name, an id or a path.
+         * @description Every metric in Prometheus' text format. No label holds a lock name, an id or a path. With authentication this
+         *     wants `read` on every name (`*`). A server with a listener of its own for administration answers here `404`.
          */
         readonly get: operations["metrics"];
         readonly put?: never;
@@ -290,7 +301,7 @@ export interface paths {
         /**
          * Should this replica get requests
          * @description `200` when a linearizable read of the store was answered lately and the replica is not going away. For
-         *     balancers and readiness probes.
+         *     balancers and readiness probes. It also says whether the server asks who is calling.
          */
         readonly get: operations["readyz"];
         readonly put?: never;
@@ -307,6 +318,13 @@ export interface components {
     schemas: {
         /** @description How the service is. */
         readonly Health: {
+            /**
+             * @description `required`: the server wants to know who is calling. `none`: whoever reaches it can take, see and release
+             *     every lock. Only `/readyz` says it.
+             * @example required
+             * @enum {string}
+             */
+            readonly authentication?: "none" | "required";
             /**
              * @description In one word.
              * @example ready
@@ -347,6 +365,13 @@ export interface components {
              * @example 1834402758656042
              */
             readonly fencing_token?: number;
+            /**
+             * Format: int64
+             * @description Only where the server bounds how long a lock may be held (`--max-hold`): the whole seconds for which it will
+             *     be renewed still. After them a renewal is refused with `409 max_hold_reached`.
+             * @example 3540
+             */
+            readonly hold_left_seconds?: number;
             readonly holder?: components["schemas"]["Holder"];
             /**
              * @description The lease's id, a capability; or the lock's, when the lock has a lease of its own.
@@ -400,6 +425,13 @@ export interface components {
              * @example 1834402758656042
              */
             readonly fencing_token?: number;
+            /**
+             * Format: int64
+             * @description Only where the server bounds how long a lock may be held (`--max-hold`): the whole seconds for which it will
+             *     be renewed still. After them a renewal is refused with `409 max_hold_reached`.
+             * @example 3540
+             */
+            readonly hold_left_seconds?: number;
             readonly holder?: components["schemas"]["Holder"];
             /**
              * @description The lease's id, a capability; or the lock's, when the lock has a lease of its own.
@@ -443,6 +475,55 @@ export interface components {
             readonly renewed_after_ms: number;
             readonly ttl_seconds: components["schemas"]["TTLSeconds"];
         };
+        /** @description A claim on a name, as others see it. */
+        readonly ListedLock: {
+            /**
+             * Format: int64
+             * @description Only when held. Grows with every grant of the name and never changes while the lock is held. Below 2^53, so
+             *     it is exact as a JSON number everywhere. Send it to the resource, which refuses one lower than the highest
+             *     it has accepted.
+             * @example 1834402758656042
+             */
+            readonly fencing_token?: number;
+            /**
+             * Format: int64
+             * @description Only where the server bounds how long a lock may be held (`--max-hold`): the whole seconds for which it will
+             *     be renewed still. After them a renewal is refused with `409 max_hold_reached`.
+             * @example 3540
+             */
+            readonly hold_left_seconds?: number;
+            readonly holder?: components["schemas"]["Holder"];
+            /**
+             * @description Only for its owner and for an administrator (without authentication everybody is both). A capability.
+             * @example k7Qm2vXc9TtZ0aYdW3uN5hAAAAAAAAAqYmlsbGluZy9pbnZvaWNlcw
+             */
+            readonly id?: string;
+            /**
+             * @description The lease it was put on, or its own `id`. Only where `id` is.
+             * @example k7Qm2vXc9TtZ0aYdW3uN5hAAAAAAAAAqYmlsbGluZy9pbnZvaWNlcw
+             */
+            readonly lease_id?: string;
+            readonly metadata?: components["schemas"]["Metadata"];
+            readonly name: components["schemas"]["Name"];
+            /**
+             * @description The claims ahead. 0 when held, or when first and not yet granted.
+             * @example 0
+             */
+            readonly position: number;
+            /**
+             * @description Who claimed it, as the server's authentication has it. Only with authentication.
+             * @example billing
+             */
+            readonly principal?: string;
+            /**
+             * Format: int64
+             * @description Renew this often. A third of the TTL, at least 1.
+             * @example 10
+             */
+            readonly renew_after_seconds: number;
+            readonly state: components["schemas"]["LockState"];
+            readonly ttl_seconds: components["schemas"]["TTLSeconds"];
+        };
         /** @description A claim on a name, as its owner sees it. */
         readonly Lock: {
             /**
@@ -453,6 +534,13 @@ export interface components {
              * @example 1834402758656042
              */
             readonly fencing_token?: number;
+            /**
+             * Format: int64
+             * @description Only where the server bounds how long a lock may be held (`--max-hold`): the whole seconds for which it will
+             *     be renewed still. After them a renewal is refused with `409 max_hold_reached`.
+             * @example 3540
+             */
+            readonly hold_left_seconds?: number;
             readonly holder?: components["schemas"]["Holder"];
             /**
              * @description Names this one claim for ever. A capability; it needs no escaping in a URL.
@@ -472,6 +560,11 @@ export interface components {
              */
             readonly position: number;
             /**
+             * @description Who claimed it, as the server's authentication has it. Only with authentication.
+             * @example billing
+             */
+            readonly principal?: string;
+            /**
              * Format: int64
              * @description Renew this often. A third of the TTL, at least 1.
              * @example 10
@@ -480,7 +573,10 @@ export interface components {
             readonly state: components["schemas"]["LockState"];
             readonly ttl_seconds: components["schemas"]["TTLSeconds"];
         };
-        /** @description With `lock_held`. Who holds the lock; absent while the first in line is not yet granted. */
+        /**
+         * @description With `lock_held`. Who holds the lock; absent while the first in line is not yet granted, and for a principal
+         *     that may not `read` the name.
+         */
         readonly LockHolder: {
             /**
              * Format: int64
@@ -490,11 +586,16 @@ export interface components {
             readonly fencing_token: number;
             readonly holder?: components["schemas"]["Holder"];
             readonly metadata?: components["schemas"]["Metadata"];
+            /**
+             * @description Who holds it, as the server's authentication has it. Only with authentication.
+             * @example billing
+             */
+            readonly principal?: string;
         };
         /** @description A page of claims. */
         readonly LockList: {
             /** @description By name, and by order in the queue within a name. */
-            readonly locks: readonly components["schemas"]["Lock"][];
+            readonly locks: readonly components["schemas"]["ListedLock"][];
             /**
              * @description Give it as `cursor` to get the page after this. Absent on the last.
              * @example YmlsbGluZy9pbnZvaWNlcwAAAAAAAAAq
@@ -564,6 +665,8 @@ export interface components {
          *     | code | status | done? | what happened |
          *     |---|---|---|---|
          *     | `invalid_request` | 400 | no | the input is at fault: `errors` names each place |
+         *     | `unauthorized` | 401 | no | no credentials, or none that the server knows |
+         *     | `forbidden` | 403 | no | the principal may not do this with this name |
          *     | `not_found` | 404 | no | no such path |
          *     | `lock_not_found` | 404 | no | no such claim stands: released, run out, lapsed, or never was |
          *     | `lease_not_found` | 404 | no | no such lease stands |
@@ -571,18 +674,22 @@ export interface components {
          *     | `request_timeout` | 408 | no | the body took too long to arrive |
          *     | `lock_held` | 409 | no | another has the name: see `holder` and `queue_length` |
          *     | `lock_queued` | 409 | no | the lock is still queued, and has no lease to renew |
+         *     | `max_hold_reached` | 409 | no | it was held for as long as the server allows, and is renewed no more |
+         *     | `lock_broken` | 410 | no | an administrator took the lock away: see `reason` |
          *     | `payload_too_large` | 413 | no | the body is over 64 KiB |
          *     | `unsupported_media_type` | 415 | no | the body is not JSON, or is compressed |
          *     | `idempotency_key_reused` | 422 | no | the key stands for a claim that asked for something else |
-         *     | `too_many_waiters` | 429 | no | the queue of this name is full |
+         *     | `too_many_waiters` | 429 | no | the queue of this name is full, or the principal waits for as many locks as it may |
+         *     | `too_many_claims` | 429 | no | the principal has as many claims as it may |
+         *     | `too_many_leases` | 429 | no | the principal has as many leases as it may |
+         *     | `too_many_streams` | 429 | no | as many streams are open as may be |
+         *     | `too_many_requests` | 429 | no | more requests a second than the principal or the address may send |
          *     | `internal` | 500 | unknown | a fault of the service |
-         *     | `overloaded` | 503 | no | this replica serves as many waiters as it may |
+         *     | `overloaded` | 503 | no | this replica serves as many waiters, streams or claims at a time as it may |
          *     | `unavailable` | 503 | no | the store cannot be used now |
          *     | `outcome_unknown` | 503 | unknown | the store did not answer in time: send it again, with the same key |
          *     | `draining` | 503 | not granted | this replica is going away; a claim with a key or a told id keeps its place |
          *     | `place_lost` | 503 | not held | the claim vanished while it was waited on, or ran out before its grant could be told: nothing of it stands. Claim again |
-         *
-         *     Reserved: `lock_broken` (410) and `max_hold_reached` (409).
          */
         readonly Problem: {
             /**
@@ -603,6 +710,11 @@ export interface components {
              * @example 3
              */
             readonly queue_length?: number;
+            /**
+             * @description With `lock_broken`. What the administrator gave as the reason.
+             * @example host web-3 was taken out of service
+             */
+            readonly reason?: string;
             /**
              * @description The HTTP status.
              * @example 409
@@ -642,6 +754,15 @@ export interface components {
         readonly TTLSeconds: number;
     };
     responses: {
+        /** @description `forbidden`: the principal may not do this with this name. */
+        readonly Forbidden: {
+            headers: {
+                readonly [name: string]: unknown;
+            };
+            content: {
+                readonly "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description `idempotency_key_reused`: the key stands for a claim that asked for something else. */
         readonly IdempotencyKeyReused: {
             headers: {
@@ -678,7 +799,16 @@ export interface components {
                 readonly "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `lock_held`: another claim has the name. */
+        /** @description `lock_broken`: an administrator took the lock away. */
+        readonly LockBroken: {
+            headers: {
+                readonly [name: string]: unknown;
+            };
+            content: {
+                readonly "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `lock_held`: another claim has the name. `max_hold_reached`: with a key or lease of before, the claim was held for as long as it may be. */
         readonly LockHeld: {
             headers: {
                 readonly "Retry-After": components["headers"]["RetryAfter"];
@@ -697,8 +827,8 @@ export interface components {
                 readonly "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `lock_queued`: the lock is still queued, and has no lease to renew. */
-        readonly LockQueued: {
+        /** @description `max_hold_reached`: it was held for as long as it may be, and is renewed no more. */
+        readonly MaxHoldReached: {
             headers: {
                 readonly "Retry-After": components["headers"]["RetryAfter"];
                 readonly [name: string]: unknown;
@@ -726,6 +856,16 @@ export interface components {
                 readonly "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description `lock_queued`: the lock is still queued, and has no lease to renew. `max_hold_reached`: it was held for as long as it may be. */
+        readonly NotRenewable: {
+            headers: {
+                readonly "Retry-After": components["headers"]["RetryAfter"];
+                readonly [name: string]: unknown;
+            };
+            content: {
+                readonly "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description `payload_too_large`: the body is over 64 KiB. */
         readonly PayloadTooLarge: {
             headers: {
@@ -744,10 +884,50 @@ export interface components {
                 readonly "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `too_many_waiters`: the queue of this name is full. */
-        readonly TooManyWaiters: {
+        /** @description `too_many_waiters`: the queue of this name is full, or the principal waits for as many locks as it may. `too_many_claims`: it has as many claims as it may. `too_many_requests`: it sends too many requests. */
+        readonly TooManyClaims: {
             headers: {
                 readonly "Retry-After": components["headers"]["RetryAfter"];
+                readonly [name: string]: unknown;
+            };
+            content: {
+                readonly "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `too_many_leases`: the principal has as many leases as it may. `too_many_requests`: it sends too many requests. */
+        readonly TooManyLeases: {
+            headers: {
+                readonly "Retry-After": components["headers"]["RetryAfter"];
+                readonly [name: string]: unknown;
+            };
+            content: {
+                readonly "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `too_many_requests`: more requests a second than one may send. */
+        readonly TooManyRequests: {
+            headers: {
+                readonly "Retry-After": components["headers"]["RetryAfter"];
+                readonly [name: string]: unknown;
+            };
+            content: {
+                readonly "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `too_many_streams`: as many streams are open as may be. `too_many_requests`: too many requests are sent. */
+        readonly TooManyStreams: {
+            headers: {
+                readonly "Retry-After": components["headers"]["RetryAfter"];
+                readonly [name: string]: unknown;
+            };
+            content: {
+                readonly "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `unauthorized`: no credentials, or none that the server knows. */
+        readonly Unauthorized: {
+            headers: {
+                readonly "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 readonly [name: string]: unknown;
             };
             content: {
@@ -837,6 +1017,11 @@ export interface components {
          * @example 2
          */
         readonly RetryAfter: number;
+        /**
+         * @description The scheme to authenticate by, RFC 6750's.
+         * @example Bearer realm="latchkey"
+         */
+        readonly WWWAuthenticate: string;
     };
     pathItems: never;
 }
@@ -898,9 +1083,12 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyLeases"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -932,10 +1120,13 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
             readonly 404: components["responses"]["LeaseNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
+            readonly 410: components["responses"]["LockBroken"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyRequests"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -967,11 +1158,14 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
             readonly 404: components["responses"]["LeaseNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
-            readonly 409: components["responses"]["LockQueued"];
+            readonly 409: components["responses"]["NotRenewable"];
+            readonly 410: components["responses"]["LockBroken"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyRequests"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -1000,10 +1194,13 @@ export interface operations {
                 content?: never;
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
             readonly 404: components["responses"]["LeaseNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
+            readonly 410: components["responses"]["LockBroken"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyRequests"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -1053,10 +1250,14 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
             readonly 404: components["responses"]["LeaseNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
+            readonly 409: components["responses"]["MaxHoldReached"];
+            readonly 410: components["responses"]["LockBroken"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyStreams"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -1107,9 +1308,12 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyRequests"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -1162,13 +1366,15 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["LeaseNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 409: components["responses"]["LockHeld"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
             readonly 422: components["responses"]["IdempotencyKeyReused"];
-            readonly 429: components["responses"]["TooManyWaiters"];
+            readonly 429: components["responses"]["TooManyClaims"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -1207,17 +1413,27 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
             readonly 404: components["responses"]["LockNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
+            readonly 409: components["responses"]["MaxHoldReached"];
+            readonly 410: components["responses"]["LockBroken"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyRequests"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
     };
     readonly deleteLock: {
         readonly parameters: {
-            readonly query?: never;
+            readonly query?: {
+                /**
+                 * @description Why another's lock is broken: 1 to 255 *bytes* of UTF-8 without control characters. Its holder is told.
+                 * @example host web-3 was taken out of service
+                 */
+                readonly reason?: string;
+            };
             readonly header?: never;
             readonly path: {
                 /**
@@ -1238,10 +1454,14 @@ export interface operations {
                 content?: never;
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["LockNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
+            readonly 410: components["responses"]["LockBroken"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyRequests"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -1292,10 +1512,14 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
             readonly 404: components["responses"]["LockNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
+            readonly 409: components["responses"]["MaxHoldReached"];
+            readonly 410: components["responses"]["LockBroken"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyStreams"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
@@ -1325,10 +1549,15 @@ export interface operations {
                 };
             };
             readonly 400: components["responses"]["InvalidRequest"];
+            readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooManyRequests"];
             readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
         };
     };
     readonly openapi: {
@@ -1380,7 +1609,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "status": "ready"
+                     *       "status": "ready",
+                     *       "authentication": "required"
                      *     }
                      */
                     readonly "application/json": components["schemas"]["Health"];

@@ -1,4 +1,5 @@
 import type { Way } from "./attempt.js";
+import { Credentials, type Token } from "./credentials.js";
 import type { EventHook } from "./events.js";
 import type { Lease } from "./lease.js";
 
@@ -8,14 +9,19 @@ const LONGEST_TIMEOUT_SECONDS = 3_600;
 
 /** How a client talks to the service. */
 export interface ClientOptions {
-  /** Headers of every request, `Authorization` for instance. */
+  /** Headers of every request: what a proxy on the way wants, for instance. */
   readonly headers?: HeadersInit;
+  /**
+   * Says who calls: an API token or a JWT, sent as `Authorization: Bearer`; or a function that has it. That is called before
+   * the first request, and again when one is answered 401, which is then sent once more if there is another token.
+   */
+  readonly token?: Token;
   /**
    * Seconds that one request may take beyond what it asks to wait, up to 3600; 10 by default. A call is tried again at the
    * other servers, and with back-off, until these seconds have passed and each server has been tried once.
    */
   readonly requestTimeout?: number;
-  /** Used in place of the global `fetch`: for proxies, credentials, tokens that change. It must heed `signal` and `redirect`. */
+  /** Used in place of the global `fetch`: for proxies, and for certificates. It must heed `signal` and `redirect`. */
   readonly fetch?: typeof fetch;
   /** Is told what the client lives through: for logs and counters. */
   readonly onEvent?: EventHook;
@@ -64,8 +70,12 @@ export function waysTo(servers: string | readonly string[] | undefined, options:
     throw new TypeError("no server is given");
   }
   const headers = new Headers(options.headers);
+  const credentials = new Credentials(options.token);
+  if (options.token !== undefined && headers.has("Authorization")) {
+    throw new TypeError("the headers have an Authorization, and so would the token");
+  }
   const ask = options.fetch ?? globalThis.fetch.bind(globalThis);
-  return urls.map((url) => ({ server: baseOf(url), headers, fetch: ask }));
+  return urls.map((url) => ({ server: baseOf(url), headers, credentials, fetch: ask }));
 }
 
 /** The request time-out in milliseconds. */

@@ -17,7 +17,7 @@ export class ProblemError extends LatchkeyError {
   readonly problem: Problem;
 
   constructor(status: number, problem: Problem, retryAfter?: number) {
-    super(problem.detail || problem.title || problem.code);
+    super((problem.detail || problem.title || problem.code) + (problem.reason ? `: ${problem.reason}` : ""));
     this.status = status;
     this.code = problem.code;
     this.title = problem.title;
@@ -39,6 +39,16 @@ export class InvalidRequestError extends ProblemError {
   get faults(): readonly InputFault[] {
     return this.problem.errors ?? [];
   }
+}
+
+/** There was no token or certificate that the service knows. */
+export class UnauthorizedError extends ProblemError {
+  override get name() { return "UnauthorizedError" as const; }
+}
+
+/** The principal is known, and may not do this with this name. */
+export class ForbiddenError extends ProblemError {
+  override get name() { return "ForbiddenError" as const; }
 }
 
 /** No such path: the base URL is wrong. */
@@ -101,9 +111,29 @@ export class IdempotencyKeyReusedError extends ProblemError {
   override get name() { return "IdempotencyKeyReusedError" as const; }
 }
 
-/** The queue of this name is full. Not done. */
+/** The queue of this name is full, or the principal waits for as many locks as it may. Not done. */
 export class TooManyWaitersError extends ProblemError {
   override get name() { return "TooManyWaitersError" as const; }
+}
+
+/** The principal has as many claims as it may. Not done. */
+export class TooManyClaimsError extends ProblemError {
+  override get name() { return "TooManyClaimsError" as const; }
+}
+
+/** The principal has as many leases as it may. Not done. */
+export class TooManyLeasesError extends ProblemError {
+  override get name() { return "TooManyLeasesError" as const; }
+}
+
+/** As many streams are open as may be. Not done. */
+export class TooManyStreamsError extends ProblemError {
+  override get name() { return "TooManyStreamsError" as const; }
+}
+
+/** The principal or the address sends more requests than it may. Not done. */
+export class TooManyRequestsError extends ProblemError {
+  override get name() { return "TooManyRequestsError" as const; }
 }
 
 /** A fault of the service. It may or may not have been done. */
@@ -136,12 +166,17 @@ export class PlaceLostError extends ProblemError {
   override get name() { return "PlaceLostError" as const; }
 }
 
-/** Reserved: no service answers it yet. */
+/** An administrator took the lock away. Whatever was held may be another's by now. */
 export class LockBrokenError extends ProblemError {
   override get name() { return "LockBrokenError" as const; }
+
+  /** What the administrator gave as the reason. */
+  get reason(): string | undefined {
+    return this.problem.reason;
+  }
 }
 
-/** Reserved: no service answers it yet. */
+/** It was held for as long as the service allows: it is renewed no more, and runs out one TTL after its last renewal. */
 export class MaxHoldReachedError extends ProblemError {
   override get name() { return "MaxHoldReachedError" as const; }
 }
@@ -149,6 +184,8 @@ export class MaxHoldReachedError extends ProblemError {
 /** The class of each code. */
 export const problemClasses: Readonly<Record<string, typeof ProblemError>> = {
   invalid_request: InvalidRequestError,
+  unauthorized: UnauthorizedError,
+  forbidden: ForbiddenError,
   not_found: NotFoundError,
   lock_not_found: LockNotFoundError,
   lease_not_found: LeaseNotFoundError,
@@ -160,6 +197,10 @@ export const problemClasses: Readonly<Record<string, typeof ProblemError>> = {
   unsupported_media_type: UnsupportedMediaTypeError,
   idempotency_key_reused: IdempotencyKeyReusedError,
   too_many_waiters: TooManyWaitersError,
+  too_many_claims: TooManyClaimsError,
+  too_many_leases: TooManyLeasesError,
+  too_many_streams: TooManyStreamsError,
+  too_many_requests: TooManyRequestsError,
   internal: InternalError,
   overloaded: OverloadedError,
   unavailable: UnavailableError,

@@ -38,3 +38,11 @@ export function link(signals: readonly (AbortSignal | undefined)[]): [AbortContr
   const unlinks = signals.map((signal) => signal && follow(signal, (reason) => controller.abort(reason)));
   return [controller, () => unlinks.forEach((unlink) => unlink?.())];
 }
+
+/** What comes of `promise`, unless `signal` aborts first: then this rejects with its reason. */
+export function unless<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const unfollow = follow(signal, reject);
+    promise.then(resolve, reject).finally(unfollow);
+  });
+}

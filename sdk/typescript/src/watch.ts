@@ -13,6 +13,7 @@ export async function* eventsOf(servers: Servers, id: string, signal: AbortSigna
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
     signal?.throwIfAborted();
     let lost: ProblemError | undefined;
+    let asked = 0;
     try {
       for await (const { type, data } of servers.listen(`${lockPath(id)}/events`, signal)) {
         pause = FIRST_PAUSE_MS;
@@ -31,10 +32,11 @@ export async function* eventsOf(servers: Servers, id: string, signal: AbortSigna
       if (!passes(error)) {
         throw error;
       }
+      asked = error instanceof ProblemError ? (error.retryAfter ?? 0) * 1000 : 0;
     }
     if (lost) {
       throw lost;
     }
-    await sleep(Math.random() * pause, signal);
+    await sleep(Math.max(Math.random() * pause, asked), signal);
   }
 }

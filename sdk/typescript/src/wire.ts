@@ -7,6 +7,8 @@ type Schemas = components["schemas"];
 export type LockBody = Schemas["Lock"];
 /** The claim to make, as `POST /locks` takes it. */
 export type LockRequest = Schemas["LockRequest"];
+/** A claim as others see it: its ids are only for its owner and for administrators. */
+export type ListedLock = Schemas["ListedLock"];
 /** A page of claims. */
 export type LockList = Schemas["LockList"];
 /** Who holds a lock. */
@@ -56,7 +58,8 @@ const lock: { [field in keyof LockBody]?: Check } = {
   ttl_seconds: positive,
 };
 const lease: { [field in keyof LeaseBody]?: Check } = { id: text, ttl_seconds: positive, fencing_token: absentOr(positive) };
-const list: { [field in keyof LockList]?: Check } = { locks: listOf(lock), next_cursor: absentOr(text) };
+const listed: { [field in keyof ListedLock]?: Check } = { ...lock, id: absentOr(text), lease_id: absentOr(text) };
+const list: { [field in keyof LockList]?: Check } = { locks: listOf(listed), next_cursor: absentOr(text) };
 const status: { [field in keyof LeaseStatus]?: Check } = { ...lease, ttl_left_seconds: whole, locks: listOf(lock) };
 
 const hasToken: Check = (body) => isObject(body) && (body["state"] === "queued" || positive(body["fencing_token"]));

@@ -99,7 +99,7 @@ describe("waiting", { concurrency: true }, () => {
     const waiting = waiter.client.lock(name, { wait: 30, holder: "waiter" });
     await eventually("the waiter in the queue", async () => (await claimsOn(name)).includes("queued waiter"));
     const claim = (await client.listLocks({ name, state: "queued" })).locks[0]!;
-    await client.deleteLock(claim.id);
+    await client.deleteLock(claim.id!);
     await eventually("a new place", async () => {
       const [again] = (await client.listLocks({ name, state: "queued" })).locks;
       return again !== undefined && again.id !== claim.id;

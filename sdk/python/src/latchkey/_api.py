@@ -83,9 +83,12 @@ class Api:
         request = Request("GET", "/locks" + (f"?{query}" if query else ""))
         return self.calls.call(lambda: request, ClaimPage.read, self.until(), abort).value
 
-    def remove_lock(self, lock_id: str, until: float, abort: Abort, strict: bool = False) -> bool:
+    def remove_lock(
+        self, lock_id: str, until: float, abort: Abort, strict: bool = False, reason: Optional[str] = None
+    ) -> bool:
         """Whether this call removed it: found gone after a try that was not answered counts as done by that try."""
-        return self._remove(path("locks", lock_id), until, abort, strict)
+        query = "" if reason is None else "?" + urlencode({"reason": reason})
+        return self._remove(path("locks", lock_id) + query, until, abort, strict)
 
     def create_lease(
         self, ttl: Optional[int], holder: Optional[str], metadata: Optional[Mapping[str, str]], abort: Abort

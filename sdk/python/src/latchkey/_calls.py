@@ -11,10 +11,11 @@ from urllib.parse import quote
 
 from latchkey._abort import Abort
 from latchkey._clock import clock
+from latchkey._credentials import Credentials
 from latchkey._line import Answer, Line, NoAnswer, NotSent, Server
 from latchkey._pool import Pool
 from latchkey._version import __version__
-from latchkey.errors import Internal, OutcomeUnknown, PlaceLost, ProblemError, Unreachable, problem_error
+from latchkey.errors import NoToken, Internal, OutcomeUnknown, PlaceLost, ProblemError, Unreachable, problem_error
 from latchkey.wire import Malformed, Problem
 
 T = TypeVar("T")
@@ -73,11 +74,17 @@ class Calls:
     """timeout bounds a request beyond what it waits for, in seconds."""
 
     def __init__(
-        self, servers: Sequence[Server], headers: Mapping[str, str], timeout: float, tls: Optional[ssl.SSLContext]
+        self,
+        servers: Sequence[Server],
+        headers: Mapping[str, str],
+        timeout: float,
+        tls: Optional[ssl.SSLContext],
+        credentials: Credentials,
     ) -> None:
         self.servers = servers
         self.timeout = timeout
         self._headers = {"User-Agent": f"latchkey-python/{__version__}", **_own_spelling(headers)}
+        self._credentials = credentials
         self._preferred = 0
         self.pool = Pool(tls)
 
@@ -131,7 +138,7 @@ class Calls:
         abort.check()
         chosen = self._preferred
         try:
-            answer = self._exchange(self.servers[chosen], request, bound, abort)
+            answer = self._authorized(self.servers[chosen], request, bound, abort)
             if 200 <= answer.status < 300:
                 return Outcome(_read(self.servers[chosen], answer, read), answer.sent, answer.unsure)
             problem = _problem(answer)
@@ -150,8 +157,26 @@ class Calls:
         if self._preferred == server:
             self._preferred = (server + 1) % len(self.servers)
 
-    def _exchange(self, server: Server, request: Request, bound: float, abort: Abort) -> Answer:
+    def _authorized(self, server: Server, request: Request, bound: float, abort: Abort) -> Answer:
+        """Sends the request, and once more with a fresh token if the first is refused."""
+        until = clock() + bound
+        token = self._credentials.get()
+        refused = self._exchange(server, request, until - clock(), abort, token)
+        if refused.status != 401 or token is None:
+            return refused
+        try:
+            fresh = self._credentials.get(refused=token)
+        except NoToken:
+            return refused  # which says more
+        if fresh == token:
+            return refused
+        answer = self._exchange(server, request, until - clock(), abort, fresh)
+        return replace(answer, unsure=answer.unsure or refused.unsure)
+
+    def _exchange(self, server: Server, request: Request, bound: float, abort: Abort, token: Optional[str]) -> Answer:
         headers = {**self._headers, "Host": server.authority}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         body = None
         if request.body is not None:
             body = json.dumps(request.body).encode()

@@ -11,7 +11,16 @@ from typing import Callable, List, Optional, Tuple
 from latchkey._abort import Abort, Aborted
 from latchkey._calls import FIRST_PAUSE, Backoff
 from latchkey._clock import clock, wait_until
-from latchkey.errors import LeaseNotFound, LockBroken, LockLost, LockNotFound, LockNotHeld, LockUncertain
+from latchkey.errors import (
+    LeaseNotFound,
+    LockBroken,
+    LockLost,
+    LockNotFound,
+    LockNotHeld,
+    LockUncertain,
+    MaxHoldReached,
+    ProblemError,
+)
 
 log = logging.getLogger("latchkey")
 
@@ -28,6 +37,16 @@ Renew = Callable[[float, Abort], Tuple[float, float]]
 def margin(ttl: float) -> float:
     """How long before the end a lease that could not be renewed is given up."""
     return min(max(ttl / 10, LEAST_MARGIN), LARGEST_MARGIN)
+
+
+def lost_by(what: str, answer: ProblemError) -> LockLost:
+    """The loss that an answer of the service tells."""
+    why = answer.detail
+    if isinstance(answer, LockBroken):
+        why = "broken by an administrator" + (f": {answer.reason}" if answer.reason else "")
+    loss = LockLost(f"{what}: {why}")
+    loss.__cause__ = answer
+    return loss
 
 
 class Heartbeat:
@@ -94,11 +113,11 @@ class Heartbeat:
                 self._sent, self._ttl = sent, ttl
             self._changed.notify_all()
 
-    def lost(self, why: str) -> None:
+    def lost(self, answer: ProblemError) -> None:
         """Takes the lease for lost, as the service has said so."""
         with self._changed:
             if self._loss is None and not self._stopped:
-                self._lose(LockLost(f"{self._what}: {why}"))
+                self._lose(lost_by(self._what, answer))
 
     def stop(self, loss: Optional[LockNotHeld] = None) -> None:
         """Nothing is renewed any more. With a loss, that is what it means to all that is held on this."""
@@ -168,8 +187,8 @@ class Heartbeat:
                 sent, ttl = self._renew(self._bound(), self._abort)
             except Aborted:
                 return
-            except (LeaseNotFound, LockNotFound, LockBroken) as err:
-                self.lost(err.detail)
+            except (LeaseNotFound, LockNotFound, LockBroken, MaxHoldReached) as err:
+                self.lost(err)
                 return
             except Exception as err:  # whatever it is, the next try is what can help
                 with self._changed:
@@ -178,11 +197,18 @@ class Heartbeat:
                 if failures == 0:
                     backoff = Backoff(max(self._ttl / 10, FIRST_PAUSE))
                 failures += 1
-                due = clock() + (0 if failures < max(self._servers, 2) else backoff.next())
+                due = clock() + max(0 if failures < max(self._servers, 2) else backoff.next(), self._asked_pause(err))
             else:
                 failures = 0
                 self.renewed(sent, ttl)
                 due = self._due()
+
+    def _asked_pause(self, err: Exception) -> float:
+        """How long the service wants to be left alone, if it got too many requests; not so long that it would be too late."""
+        if not isinstance(err, ProblemError) or err.status != 429:
+            return 0
+        with self._changed:
+            return max(min(err.retry_after or 0, (self._give_up_at() - clock()) / 2), 0)
 
     def _due(self) -> float:
         with self._changed:

@@ -23,6 +23,7 @@ from typing import (
 
 from latchkey._abort import Abort
 from latchkey._acquire import wanted
+from latchkey._credentials import Token
 from latchkey._threads import in_thread, post
 from latchkey.client import DEFAULT_TIMEOUT, DEFAULT_TTL, Client
 from latchkey.errors import LockNotHeld
@@ -192,7 +193,8 @@ async def _take(dress: Callable[[S, AsyncLoss], A], take: Callable[[OnLost, Abor
 class AsyncClient:
     """Client for asyncio: the same arguments, methods, bounds and errors. A call that waits occupies a thread.
 
-    A cancelled acquisition takes its claim back, for 2 seconds at the most, before the cancellation goes on.
+    A cancelled acquisition takes its claim back, for 2 seconds at the most, before the cancellation goes on. A function that
+    gives the token is called in such a thread too: it is a plain one, and may block.
     """
 
     def __init__(
@@ -200,10 +202,11 @@ class AsyncClient:
         servers: Union[str, Iterable[str], None] = None,
         *,
         headers: Optional[Mapping[str, str]] = None,
+        token: Optional[Token] = None,
         timeout: float = DEFAULT_TIMEOUT,
         ssl_context: Optional[ssl.SSLContext] = None,
     ) -> None:
-        self._client = Client(servers, headers=headers, timeout=timeout, ssl_context=ssl_context)
+        self._client = Client(servers, headers=headers, token=token, timeout=timeout, ssl_context=ssl_context)
 
     def lock(
         self,
@@ -273,9 +276,9 @@ class AsyncClient:
         """As Client.wait."""
         return await self._call(lambda client: client.wait(lock_id, wait_seconds))
 
-    async def release(self, lock_id: str) -> bool:
+    async def release(self, lock_id: str, *, reason: Optional[str] = None) -> bool:
         """As Client.release."""
-        return await self._call(lambda client: client.release(lock_id))
+        return await self._call(lambda client: client.release(lock_id, reason=reason))
 
     async def list(
         self,

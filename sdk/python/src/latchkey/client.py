@@ -12,6 +12,7 @@ from latchkey._abort import Abort
 from latchkey._acquire import wanted
 from latchkey._api import Api, claim_request
 from latchkey._calls import Calls
+from latchkey._credentials import Credentials, Token
 from latchkey._line import Server
 from latchkey.lock import Lease, Lock, OnLost, take_lease, take_lock
 from latchkey.wire import Claim, ClaimPage, LeaseInfo, LeaseStatus
@@ -42,8 +43,11 @@ class Client:
     timeout seconds beyond its wait at the most. Proxies in the environment are not used. Redirects are not followed.
 
     servers: base URLs, as a list or in one text with commas. By default LATCHKEY_SERVER, or http://127.0.0.1:8080.
-    headers: sent with every request, Authorization for instance.
-    ssl_context: how to check the certificates of https servers; by default as Python does.
+    headers: sent with every request, such as what a proxy on the way wants.
+    token: says who calls: an API token or a JWT, sent as Authorization: Bearer; or a function that returns it. That is asked
+        before the first request, and again when one is answered 401, which is then sent once more if there is another token.
+        Any thread may call it, one at a time. What it raises is told as NoToken.
+    ssl_context: how to check the certificates of https servers, and the client's own certificate; by default as Python does.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Client:
         servers: Union[str, Iterable[str], None] = None,
         *,
         headers: Optional[Mapping[str, str]] = None,
+        token: Optional[Token] = None,
         timeout: float = DEFAULT_TIMEOUT,
         ssl_context: Optional[ssl.SSLContext] = None,
     ) -> None:
@@ -59,7 +64,9 @@ class Client:
         parsed = parse_servers(servers)
         if ssl_context is None and any(server.tls for server in parsed):
             ssl_context = ssl.create_default_context()
-        self._api = Api(Calls(parsed, headers or {}, timeout, ssl_context))
+        if token is not None and any(name.title() == "Authorization" for name in headers or {}):
+            raise ValueError("headers have an Authorization, and so would the token")
+        self._api = Api(Calls(parsed, headers or {}, timeout, ssl_context, Credentials(token)))
         self._new_abort: Callable[[], Abort] = Abort
 
     def _ended_by(self, abort: Abort) -> Client:
@@ -138,9 +145,12 @@ class Client:
         """GET /locks/{id}?wait_seconds=. Asks for a claim, which keeps its place and takes the grant."""
         return self._api.ask(lock_id, wait_seconds, self._new_abort())
 
-    def release(self, lock_id: str) -> bool:
-        """DELETE /locks/{id}. Whether this call removed the claim; False when nothing stood."""
-        return self._api.remove_lock(lock_id, self._api.until(), self._new_abort())
+    def release(self, lock_id: str, *, reason: Optional[str] = None) -> bool:
+        """DELETE /locks/{id}. Whether this call removed the claim; False when nothing stood.
+
+        reason: breaks another's lock, for administrators; 1 to 255 bytes without control characters, which its holder is told.
+        """
+        return self._api.remove_lock(lock_id, self._api.until(), self._new_abort(), reason=reason)
 
     def list(
         self,

@@ -20,6 +20,10 @@ class Unreachable(LatchkeyError):
     unsure = False
 
 
+class NoToken(LatchkeyError):
+    """There is no token to send: the function that was to give it failed, or gave what is none. Nothing was sent with it."""
+
+
 class NotAcquired(LatchkeyError):
     """The lock is another's, and the time to wait for it is over. Nothing of the claim is left.
 
@@ -45,11 +49,18 @@ class LockNotHeld(LatchkeyError):
 
 
 class LockLost(LockNotHeld):
-    """The service said that the lock, or the lease it was on, is over. Another may hold it by now."""
+    """The service said that the lock, or the lease it was on, is over. Another may hold it by now.
+
+    __cause__ is the answer: LockNotFound or LeaseNotFound, LockBroken if an administrator took it away, or MaxHoldReached if
+    it is renewed no more; then it stands until one TTL after its last renewal.
+    """
 
 
 class LockUncertain(LockNotHeld):
-    """No renewal was answered in time, so nobody can tell. Raised before the moment at which another can be granted it."""
+    """No renewal was done in time, so nobody can tell: no server answered, or the token was refused (see __cause__).
+
+    Raised before the moment at which another can be granted it.
+    """
 
 
 class StaleToken(LatchkeyError):
@@ -84,11 +95,21 @@ class ProblemError(LatchkeyError):
     def __str__(self) -> str:
         places = "; ".join(f"{fault.place}: {fault.detail}" for fault in self.problem.errors)
         text = self.detail + (f" ({places})" if places else "")
+        if self.problem.reason:
+            text += f": {self.problem.reason}"
         return f"{self.status} {self.code or self.title}: {text}"
 
 
 class InvalidRequest(ProblemError):
     """The input is at fault: problem.errors names each place."""
+
+
+class Unauthorized(ProblemError):
+    """There was no token or certificate that the service knows."""
+
+
+class Forbidden(ProblemError):
+    """The principal is known, and may not do this with this name."""
 
 
 class NotFound(ProblemError):
@@ -132,7 +153,23 @@ class IdempotencyKeyReused(ProblemError):
 
 
 class TooManyWaiters(ProblemError):
-    """The queue of this name is full. Nothing was done."""
+    """The queue of this name is full, or the principal waits for as many locks as it may. Nothing was done."""
+
+
+class TooManyClaims(ProblemError):
+    """The principal has as many claims as it may. Nothing was done."""
+
+
+class TooManyLeases(ProblemError):
+    """The principal has as many leases as it may. Nothing was done."""
+
+
+class TooManyStreams(ProblemError):
+    """As many streams are open as may be. Nothing was done."""
+
+
+class TooManyRequests(ProblemError):
+    """The principal or the address sends more requests than it may. Nothing was done."""
 
 
 class Internal(ProblemError):
@@ -160,15 +197,22 @@ class PlaceLost(ProblemError):
 
 
 class LockBroken(ProblemError):
-    """Reserved: no server sends it yet."""
+    """An administrator took the lock away. Whatever was held may be another's by now."""
+
+    @property
+    def reason(self) -> Optional[str]:
+        """What the administrator gave as the reason."""
+        return self.problem.reason
 
 
 class MaxHoldReached(ProblemError):
-    """Reserved: no server sends it yet."""
+    """It was held for as long as the service allows: it is renewed no more, and runs out one TTL after its last renewal."""
 
 
 PROBLEMS: Mapping[str, Type[ProblemError]] = {
     "invalid_request": InvalidRequest,
+    "unauthorized": Unauthorized,
+    "forbidden": Forbidden,
     "not_found": NotFound,
     "lock_not_found": LockNotFound,
     "lease_not_found": LeaseNotFound,
@@ -180,6 +224,10 @@ PROBLEMS: Mapping[str, Type[ProblemError]] = {
     "unsupported_media_type": UnsupportedMediaType,
     "idempotency_key_reused": IdempotencyKeyReused,
     "too_many_waiters": TooManyWaiters,
+    "too_many_claims": TooManyClaims,
+    "too_many_leases": TooManyLeases,
+    "too_many_streams": TooManyStreams,
+    "too_many_requests": TooManyRequests,
     "internal": Internal,
     "overloaded": Overloaded,
     "unavailable": Unavailable,

@@ -14,8 +14,8 @@ from latchkey._abort import Abort
 from latchkey._acquire import CLEANUP_BOUND, Acquisition, Grant, Wanted, wanted
 from latchkey._api import Api
 from latchkey._clock import clock
-from latchkey._heartbeat import Heartbeat
-from latchkey.errors import LatchkeyError, LockLost, LockNotHeld
+from latchkey._heartbeat import Heartbeat, lost_by
+from latchkey.errors import LatchkeyError, LeaseNotFound, LockBroken, LockLost, LockNotHeld
 from latchkey.wire import Claim
 
 log = logging.getLogger("latchkey")
@@ -86,26 +86,39 @@ class Held(abc.ABC):
         """Gives it back. Whether this call did it: False when it was gone already, or was released before.
 
         Raises Unreachable or a ProblemError when no server did it in the client's timeout: it then ends one TTL after
-        its last renewal, or with another release().
+        its last renewal, or with another release(). Raises LockLost when an administrator had broken it, unnoticed.
         """
         return self._release()
 
     def _release(self, hurry: bool = False) -> bool:
         if self._process != os.getpid() or self._gone:
             return False
+        known = self.lost.is_set()
         self._let_go = True
         self._beat.off_loss(self._told)
         self._stop()
-        done = self._remove(clock() + CLEANUP_BOUND if hurry else self._api.until(), hurry)
+        try:
+            done = self._remove(clock() + CLEANUP_BOUND if hurry else self._api.until(), hurry)
+        except LockBroken as err:
+            self._gone = True
+            if known:
+                return False
+            raise lost_by(self._what, err)
         self._gone = True
         return done
 
-    def _give_up(self, hurry: bool) -> None:
-        """Releases it if that can be done in time. Else it lapses by itself, and what it protected was protected."""
+    def _give_up(self, hurry: bool) -> Optional[LockLost]:
+        """Releases it if that can be done in time; the loss, if that is told only now.
+
+        Else it lapses by itself, and what it protected was protected.
+        """
         try:
             self._release(hurry)
+        except LockLost as loss:
+            return loss
         except LatchkeyError as err:
             log.warning("%s could not be released: %s", self._what, err)
+        return None
 
     @abc.abstractmethod
     def _stop(self) -> None: ...
@@ -125,7 +138,7 @@ class Held(abc.ABC):
         if self._process != os.getpid():
             return
         loss = None if self._let_go else self.lost.cause
-        self._give_up(hurry=loss is not None or error is not None)
+        loss = self._give_up(hurry=loss is not None or error is not None) or loss
         if loss is not None and error is None:
             raise _again(loss)
         if loss is not None and error is not None:
@@ -187,8 +200,9 @@ class Lease(Held):
 
         try:
             return Acquisition(self._api, want, abort).run(keep)
-        except LockLost:
-            self._beat.lost("a claim on it found it gone")
+        except LockLost as loss:
+            if isinstance(loss.__cause__, LeaseNotFound):
+                self._beat.lost(loss.__cause__)
             raise
 
     def _stop(self) -> None:

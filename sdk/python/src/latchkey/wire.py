@@ -59,7 +59,11 @@ class Fields:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim on a name, as its owner sees it. id and lease_id are capabilities: keep them secret."""
+    """A claim on a name, as its owner sees it. id and lease_id are capabilities: keep them secret.
+
+    hold_left_seconds is for how long it is renewed still, None where the service has no bound. principal is who claimed it,
+    None where the service does not ask. In a list, id and lease_id are empty if they are not for the caller to see.
+    """
 
     id: str = field(repr=False)
     name: str
@@ -71,6 +75,8 @@ class Claim:
     fencing_token: Optional[int] = None
     holder: Optional[str] = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    hold_left_seconds: Optional[int] = None
+    principal: Optional[str] = None
 
     @property
     def held(self) -> bool:
@@ -92,6 +98,8 @@ class Claim:
             body.whole_or_none("fencing_token"),
             body.text_or_none("holder"),
             body.metadata(),
+            body.whole_or_none("hold_left_seconds"),
+            body.text_or_none("principal"),
         )
 
 
@@ -105,7 +113,11 @@ class ClaimPage:
     @classmethod
     def read(cls, value: object) -> ClaimPage:
         body = Fields(value)
-        return cls(tuple(map(Claim.read, body.each("locks"))), body.text_or_none("next_cursor"))
+        return cls(tuple(map(_listed, body.each("locks"))), body.text_or_none("next_cursor"))
+
+
+def _listed(value: object) -> Claim:
+    return Claim.read({"id": "", "lease_id": "", **value} if isinstance(value, dict) else value)
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,7 @@ class LeaseInfo:
     fencing_token: Optional[int] = None
     holder: Optional[str] = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    hold_left_seconds: Optional[int] = None
 
     @classmethod
     def read(cls, value: object) -> LeaseInfo:
@@ -129,6 +142,7 @@ class LeaseInfo:
             body.whole_or_none("fencing_token"),
             body.text_or_none("holder"),
             body.metadata(),
+            body.whole_or_none("hold_left_seconds"),
         )
 
 
@@ -144,6 +158,7 @@ class LeaseStatus:
     fencing_token: Optional[int] = None
     holder: Optional[str] = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    hold_left_seconds: Optional[int] = None
 
     @classmethod
     def read(cls, value: object) -> LeaseStatus:
@@ -157,6 +172,7 @@ class LeaseStatus:
             body.whole_or_none("fencing_token"),
             body.text_or_none("holder"),
             body.metadata(),
+            body.whole_or_none("hold_left_seconds"),
         )
 
 
@@ -167,11 +183,14 @@ class HeldBy:
     fencing_token: int
     holder: Optional[str] = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    principal: Optional[str] = None
 
     @classmethod
     def read(cls, value: object) -> HeldBy:
         body = Fields(value)
-        return cls(body.whole("fencing_token"), body.text_or_none("holder"), body.metadata())
+        return cls(
+            body.whole("fencing_token"), body.text_or_none("holder"), body.metadata(), body.text_or_none("principal")
+        )
 
 
 @dataclass(frozen=True)
@@ -204,6 +223,7 @@ class Problem:
     errors: Tuple[InputFault, ...] = ()
     holder: Optional[HeldBy] = None
     queue_length: Optional[int] = None
+    reason: Optional[str] = None
 
     @classmethod
     def read(cls, value: object) -> Problem:
@@ -217,4 +237,5 @@ class Problem:
             tuple(map(InputFault.read, body.each("errors"))) if body.has("errors") else (),
             HeldBy.read(body.get("holder")) if body.has("holder") else None,
             body.whole_or_none("queue_length"),
+            body.text_or_none("reason"),
         )
