@@ -83,8 +83,8 @@ def size(text):
     return len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
 
 
-# The ids that a request names need not stand, names may be another's, keys may stand for another claim.
-TAKEN = {200, 201, 202, 204, 404, 409, 422}
+# The ids that a request names need not stand, or were broken, names may be another's, keys may stand for another claim.
+TAKEN = {200, 201, 202, 204, 404, 409, 410, 422}
 
 
 @schemathesis.check
@@ -158,13 +158,13 @@ standing = Standing()
 
 @schemathesis.check
 def what_was_made_is_there(ctx, response, case):
-    """Nothing is 404 before its time, unless somebody ended it."""
+    """Nothing is 404 or 410 before its time, unless somebody ended it."""
     if response.status_code in (201, 202):
         standing.made(time.monotonic() - response.elapsed, response.json())
-    elif response.status_code == 404 and case.method.upper() != "DELETE":
+    elif response.status_code in (404, 410) and case.method.upper() != "DELETE":
         kind = "/leases/" if case.path.startswith("/leases/") else "/locks/"
         one = (case.path_parameters or {}).get("id")
-        assert not standing.has(kind, one), f"{case.path} is 404 before its time"
+        assert not standing.has(kind, one), f"{case.path} is {response.status_code} before its time"
 
 
 @schemathesis.check
