@@ -14,7 +14,7 @@ import (
 func (h handlers) breakLock(ctx context.Context, id, reason string) (api.DeleteLockResponseObject, error) {
 	ex := exchangeOf(ctx)
 	if err := ex.mayAnywhere(access.Admin); err != nil {
-		h.cfg.Audit.Warn("lock not broken", "by", ex.who.Name, "from", addressOf(ex.remote), "reason", reason, "outcome", "forbidden")
+		h.cfg.Audit.Warn("lock not broken", "by", ex.who.Name, "from", ex.remote, "reason", reason, "outcome", "forbidden")
 		return nil, err
 	}
 	lock, err := h.store.Break(ctx, id, store.Breaking{Reason: reason, By: ex.who.Name}, func(name string) bool {
@@ -28,7 +28,7 @@ func (h handlers) breakLock(ctx context.Context, id, reason string) (api.DeleteL
 	if err != nil {
 		outcome = failureOf(err).code
 	}
-	h.cfg.Audit.Warn("lock broken", "by", ex.who.Name, "from", addressOf(ex.remote), "reason", reason, "outcome", outcome,
+	h.cfg.Audit.Warn("lock broken", "by", ex.who.Name, "from", ex.remote, "reason", reason, "outcome", outcome,
 		"name", lock.Name, "state", string(stateNames[lock.State]), "fencing_token", lock.Token,
 		"principal", lock.Owner, "holder", lock.Holder)
 	if err != nil {

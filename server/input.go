@@ -48,7 +48,7 @@ func (s *Server) letIn(ex *exchange, r *http.Request) error {
 	}
 	op := ex.operation
 	if s.limits.addresses != nil && !op.probe() {
-		if !s.limits.addresses.allow(sender{addressOf(r.RemoteAddr), op.upkeep()}, ex.arrived) {
+		if !s.limits.addresses.allow(sender{networkOfSender(r.RemoteAddr), op.upkeep()}, ex.arrived) {
 			s.metrics.refused.WithLabelValues("rate_of_address").Inc()
 			return tooManyRequests("address", s.limits.RatePerAddress)
 		}

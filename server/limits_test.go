@@ -74,10 +74,10 @@ func TestRateOfAnAddress(t *testing.T) {
 
 func TestWhatIsOneAddress(t *testing.T) {
 	for remote, want := range map[string]string{
-		"192.0.2.7:1234": "192.0.2.7", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::", "[2001:db8:1:2:ffff::1]:9": "2001:db8:1:2::",
-		"[::ffff:192.0.2.7]:80": "::ffff:192.0.2.7", "[fe80::1%eth0]:80": "fe80::", "odd": "odd",
+		"192.0.2.7:1234": "192.0.2.7/32", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[2001:db8:1:2:ffff::1]:9": "2001:db8:1:2::/64",
+		"[::ffff:192.0.2.7]:80": "192.0.2.7/32", "[fe80::1%eth0]:80": "fe80::/64", "odd": "odd",
 	} {
-		if got := addressOf(remote); got != want {
+		if got := networkOfSender(remote); got != want {
 			t.Errorf("%s: got %s, want %s", remote, got, want)
 		}
 	}

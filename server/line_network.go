@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 )
@@ -9,8 +8,8 @@ import (
 // network is what counts as one address: one of IPv4, or the 64 bits of IPv6 that a machine is commonly given whole.
 type network = netip.Prefix
 
-func networkOf(address net.Addr) network {
-	ip := address.(*net.TCPAddr).AddrPort().Addr().Unmap()
+func networkOf(ip netip.Addr) network {
+	ip = ip.Unmap()
 	bits := 64
 	if ip.Is4() {
 		bits = 32

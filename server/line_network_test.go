@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 }
 
 func TestNetworksOfAddresses(t *testing.T) {
-	of := func(ip string) network { return networkOf(&net.TCPAddr{IP: net.ParseIP(ip), Port: 1, Zone: zone(ip)}) }
+	of := func(ip string) network { return networkOf(netip.MustParseAddr(ip).WithZone(zone(ip))) }
 	for _, c := range []struct {
 		a, b string
 		same bool
@@ -92,7 +93,7 @@ func TestNetworksOfAddresses(t *testing.T) {
 
 // zone is what a link's addresses have besides.
 func zone(ip string) string {
-	if net.ParseIP(ip).IsLinkLocalUnicast() {
+	if netip.MustParseAddr(ip).IsLinkLocalUnicast() {
 		return "eth0"
 	}
 	return ""
@@ -102,7 +103,7 @@ func zone(ip string) string {
 func TestNetworksAreForgotten(t *testing.T) {
 	limit := networkLimit{most: 1}
 	for i := range byte(100) {
-		from := networkOf(&net.TCPAddr{IP: net.IPv4(192, 0, 2, i)})
+		from := networkOf(netip.AddrFrom4([4]byte{192, 0, 2, i}))
 		if !limit.enter(from) || limit.enter(from) {
 			t.Fatal("not one may enter")
 		}

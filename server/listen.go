@@ -102,7 +102,7 @@ func (l *lineListener) Accept() (net.Conn, error) {
 			<-l.open
 			return nil, err
 		}
-		network := networkOf(conn.RemoteAddr())
+		network := networkOf(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
 		if l.networks.enter(network) {
 			return l.lineOn(conn, network), nil
 		}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -66,22 +65,11 @@ func (o *operation) upkeep() bool {
 	return false
 }
 
-// v6Subnet is what one customer has of IPv6 addresses at the least: all of it counts as one.
-const v6Subnet = 64
-
-// addressOf is where a request comes from.
-func addressOf(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
+// networkOfSender is where a request comes from, or its text if that cannot be read.
+func networkOfSender(remote string) string {
+	address, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return remote
 	}
-	address, err := netip.ParseAddr(host)
-	if err != nil || address.Unmap().Is4() {
-		return host
-	}
-	subnet, err := address.WithZone("").Prefix(v6Subnet)
-	if err != nil {
-		return host
-	}
-	return subnet.Addr().String()
+	return networkOf(address.Addr()).String()
 }
