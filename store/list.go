@@ -17,6 +17,9 @@ const MaxLimit = 1000
 // listReads bounds the reads that one page may cost. A page that finds little by then is short, and has a next.
 const listReads = 8
 
+// emptyReads bounds those, besides, that find nothing, of a principal with many ranges of names.
+const emptyReads = 32
+
 // List shows who holds and who waits, by name and then in queue order. A claim that stands throughout is listed once,
 // whatever comes and goes meanwhile. It fails with ErrBadCursor, an *InputError or ErrUnavailable.
 func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
@@ -34,11 +37,11 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 type pager struct {
 	s *Store
 	f Filter
-	// from and to are the range of keys that is read next; later are those after it.
-	from, to string
-	later    []keyRange
-	after    cursor
-	page     Page
+	// from and to are the range of keys that is read next, name the first in it; later are those after it.
+	from, to, name string
+	later          []keyRange
+	after          cursor
+	page           Page
 }
 
 func (s *Store) newPager(f Filter) (*pager, error) {
@@ -70,7 +73,7 @@ func (s *Store) newPager(f Filter) (*pager, error) {
 		p.from = k.queue(p.after.name)
 	}
 	if f.Within != nil {
-		p.later = clip(keyRange{p.from, p.to}, k.rangesOf(f.Within))
+		p.later = clip(keyRange{from: p.from, to: p.to}, k.rangesOf(f.Within))
 		p.from, p.to = "", ""
 		p.nextRange()
 	}
@@ -82,7 +85,7 @@ func (p *pager) nextRange() bool {
 	if len(p.later) == 0 {
 		return false
 	}
-	p.from, p.to, p.later = p.later[0].from, p.later[0].to, p.later[1:]
+	p.from, p.to, p.name, p.later = p.later[0].from, p.later[0].to, p.later[0].name, p.later[1:]
 	return true
 }
 
@@ -90,6 +93,7 @@ func (p *pager) run(ctx context.Context) (Page, error) {
 	if p.from == "" {
 		return p.page, nil
 	}
+	empty := 0
 	for reads := 0; reads < listReads; {
 		kvs, more, err := p.chunk(ctx)
 		if err != nil {
@@ -106,8 +110,14 @@ func (p *pager) run(ctx context.Context) (Page, error) {
 		case !more && !p.nextRange():
 			return p.page, nil
 		}
-		if len(kvs) > 0 { // of empty ranges a principal has few
+		switch {
+		case len(kvs) > 0:
 			reads++
+		case empty == emptyReads:
+			p.after = cursor{name: p.name}
+			reads = listReads
+		default:
+			empty++
 		}
 	}
 	p.page.Next = p.after.String()

@@ -8,18 +8,22 @@ import (
 )
 
 // keyRange is a range of keys, to not among them.
-type keyRange struct{ from, to string }
+type keyRange struct {
+	from, to string
+	// name is the first that can be in it.
+	name string
+}
 
 // rangesOf turns ranges of names into ranges of keys, in order and without overlaps.
 func (k keys) rangesOf(names []Names) []keyRange {
 	ranges := make([]keyRange, 0, len(names))
 	for _, n := range names {
 		if n.Exact != "" {
-			ranges = append(ranges, keyRange{k.queue(n.Exact), k.queueEnd(n.Exact)})
+			ranges = append(ranges, keyRange{k.queue(n.Exact), k.queueEnd(n.Exact), n.Exact})
 			continue
 		}
 		begin := k.locks() + n.Begins
-		ranges = append(ranges, keyRange{begin, clientv3.GetPrefixRangeEnd(begin)})
+		ranges = append(ranges, keyRange{begin, clientv3.GetPrefixRangeEnd(begin), n.Begins})
 	}
 	slices.SortFunc(ranges, func(a, b keyRange) int { return strings.Compare(a.from, b.from) })
 	merged := ranges[:0]
