@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestImageIsBuiltFromAllThatIsNeeded: what .dockerignore keeps out of the build is nothing that the binary imports. Without it
+// only a build of the image would tell.
+func TestImageIsBuiltFromAllThatIsNeeded(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, ".dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for line := range strings.Lines(string(text)) {
+		if path, is := strings.CutPrefix(strings.TrimSpace(line), "!"); is {
+			kept = append(kept, path)
+		}
+	}
+	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", "./cmd/latchkey")
+	list.Dir = repository
+	said, err := list.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", list, err)
+	}
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := strings.Fields(string(said))
+	if len(dirs) < 4 {
+		t.Fatalf("the binary is built from %q only", dirs)
+	}
+	for _, dir := range dirs {
+		folder, err := filepath.Rel(root, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(kept, func(path string) bool { return folder == path || strings.HasPrefix(folder, path+"/") }) {
+			t.Errorf("%s is kept out of the image's build", folder)
+		}
+	}
+}
