@@ -8,6 +8,7 @@
 //
 //	locks/<name>\x00<nonce>   a claim, queued or held
 //	leases/<nonce>            a client's lease
+//	broken/<nonce>/<revision> word of a claim that an administrator has broken, for a day
 //	replicas/<nonce>          a replica's fence
 //	epoch                     where tokens start from
 //	secret                    what findable nonces and the seals of ids are made with
@@ -23,6 +24,8 @@
 // was sent.
 //
 // Success means done. ErrUnknown means that nobody can say; every other error means that nothing was done by this call.
+//
+// What is made on behalf of a principal (owner.go) is its own: for another its id is none.
 //
 // # What no lock service can promise
 //
