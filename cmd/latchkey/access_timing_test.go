@@ -12,7 +12,7 @@ import (
 // TestTheTimeOfAnAnswerDoesNotTellWhetherAnIDIsSomebodys: of another's ids and of some that never were, asked for in turn, the
 // medians are alike. OWASP API1.
 func TestTheTimeOfAnAnswerDoesNotTellWhetherAnIDIsSomebodys(t *testing.T) {
-	rounds := shortOrLong(200, 3000)
+	rounds := shortOrLong(100, 3000)
 	r := newRealm(t, "owner", lockEverything, "stranger", lockEverything)
 	a, b := r.replicas("--rate-per-principal=0")
 	owner, stranger := r.as("owner"), r.as("stranger")
@@ -26,8 +26,8 @@ func TestTheTimeOfAnAnswerDoesNotTellWhetherAnIDIsSomebodys(t *testing.T) {
 			never := tryAll(neverWas(t, id))
 			for what, try := range tryAll(id) {
 				switch what {
-				case "break", "wait", "ask", "follow", "keep alive", "claim on a lease":
-					continue // as slow as a look, or the same with a stream around it
+				case "break", "wait", "ask", "follow":
+					continue // a break is refused before anything is looked for; the others look first
 				}
 				var theirs, nobodys []time.Duration
 				renewed(replica)
@@ -47,7 +47,7 @@ func TestTheTimeOfAnAnswerDoesNotTellWhetherAnIDIsSomebodys(t *testing.T) {
 }
 
 // timingSlack is what a busy machine may put between two medians.
-const timingSlack = time.Millisecond
+const timingSlack = 300 * time.Microsecond
 
 func (c *caller) timed(try [3]string, replica string) time.Duration {
 	c.t.Helper()
