@@ -87,7 +87,7 @@ func (r *realm) replicasOn(etcd string, args ...string) (a, b *running) {
 func serveSome(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := launch(t, args...)
-	r.url = r.log.await(t, `listens on (https?://[^,]+), store: `)
+	r.url = r.log.await(t, `listens on (https?://[^," ]+), store: `)
 	return r
 }
 
