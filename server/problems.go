@@ -199,6 +199,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	problem := problemOf(err, ex.operation)
 	ex.code = problem.Code
+	if problem.Code == "overloaded" {
+		holdBack(r.Context())
+	}
 	if problem.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="latchkey"`)
 	}
@@ -207,6 +210,20 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if werr := writeJSON(w, problem.Status, "application/problem+json", problem); werr != nil {
 		ex.cause = errors.Join(err, werr)
+	}
+}
+
+// overloadPause is how long the answer to a request too many is held back.
+const overloadPause = time.Second
+
+// holdBack lets who is refused wait for a little. Nothing is kept for them meanwhile but their line, while those who come
+// back at once, as many do, would take the time of all who are served.
+func holdBack(ctx context.Context) {
+	pause := time.NewTimer(overloadPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
 	}
 }
 
