@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -54,7 +56,9 @@ const sealBegin, sealEnd = 24, 40
 
 // eavesdropper remembers all that the service says, to whom, and what must not be said.
 type eavesdropper struct {
-	t       *testing.T
+	t *testing.T
+
+	mu      sync.Mutex
 	secrets map[string]secret
 	said    map[saying]bool
 }
@@ -67,6 +71,8 @@ type saying struct {
 
 func (l *eavesdropper) keep(s secret) string {
 	s.forms = formsOf(s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.secrets[s.text] = s
 	return s.text
 }
@@ -81,7 +87,9 @@ func (l *eavesdropper) ask(who string, c *caller, method, at, body string, heade
 	l.t.Helper()
 	got := c.do(method, at, body, header...)
 	got.header.Del("Date")
+	l.mu.Lock()
 	l.said[saying{who, got.body + fmt.Sprint(got.header), got.status < 400}] = true
+	l.mu.Unlock()
 	if got.status < 300 && method != http.MethodGet {
 		l.learn(who, got.body)
 	}
@@ -335,21 +343,25 @@ func (l *eavesdropper) cutOff(etcd *etcdtest.Proxy, ids []string, callers map[st
 	l.t.Helper()
 	c := callers["jwt:carol"]
 	etcd.Cut()
-	failed := 0
+	var failed atomic.Int64
+	var all sync.WaitGroup
 	for _, id := range ids {
 		for what, try := range tryAll(id) {
 			if what == "keep alive" {
 				continue // it begins all the same, and warns
 			}
-			if got := l.ask("jwt:carol", c, try[0], a+try[1], strings.Replace(try[2], "theirs", "names", 1)); got.status >= 500 {
-				failed++
-			}
+			all.Go(func() {
+				if got := l.ask("jwt:carol", c, try[0], a+try[1], strings.Replace(try[2], "theirs", "names", 1)); got.status >= 500 {
+					failed.Add(1)
+				}
+			})
 		}
 	}
+	all.Wait()
 	l.ask("jwt:carol", c, http.MethodPost, a+"/locks", `{"name":"names/z"}`, l.key("jwt:carol")...)
 	l.ask("admin", callers["admin"], http.MethodGet, a+"/locks", "")
 	etcd.Heal()
-	if failed == 0 {
+	if failed.Load() == 0 {
 		l.t.Error("nothing failed though etcd did not answer")
 	}
 	eventually(l.t, 2*bound, "a replica is ready again once its store is", func() bool {
