@@ -200,7 +200,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	problem := problemOf(err, ex.operation)
 	ex.code = problem.Code
 	if problem.Code == "overloaded" {
-		holdBack(r.Context())
+		s.holdBack(r.Context())
 	}
 	if problem.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="latchkey"`)
@@ -213,13 +213,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// overloadPause is how long the answer to a request too many is held back.
-const overloadPause = time.Second
-
 // holdBack lets who is refused wait for a little. Nothing is kept for them meanwhile but their line, while those who come
 // back at once, as many do, would take the time of all who are served.
-func holdBack(ctx context.Context) {
-	pause := time.NewTimer(overloadPause)
+func (s *Server) holdBack(ctx context.Context) {
+	pause := time.NewTimer(s.cfg.OverloadPause)
 	defer pause.Stop()
 	select {
 	case <-pause.C:
