@@ -31,6 +31,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		err := s.letIn(ex, r)
 		if err == nil {
 			ex.fields, err = s.admit(w, r, ex.operation)
+		} else {
+			s.passOver(w, r)
 		}
 		if err != nil {
 			s.fail(w, r, err)
@@ -61,6 +63,17 @@ func (s *Server) letIn(ex *exchange, r *http.Request) error {
 		return tooManyRequests("principal", s.limits.RatePerPrincipal)
 	}
 	return nil
+}
+
+// maxPassedOver is how much body of a refused request is read, in bytes: more than an ordinary claim has.
+const maxPassedOver = 4 << 10
+
+// passOver reads a small body that nobody wants, so that the connection can go on: whoever is refused for sending too much,
+// or with a token that ran out, would come with a new one each time.
+func (s *Server) passOver(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength > 0 && r.ContentLength <= min(maxPassedOver, s.cfg.MaxBody) {
+		_, _ = s.readBody(w, r) // if it does not come, the connection ends
+	}
 }
 
 // admit returns the fields of the body of a request that may be served.

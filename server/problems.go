@@ -199,6 +199,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	problem := problemOf(err, ex.operation)
 	ex.code = problem.Code
+	if problem.Code == "overloaded" {
+		s.holdBack(r.Context())
+	}
 	if problem.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="latchkey"`)
 	}
@@ -207,6 +210,17 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if werr := writeJSON(w, problem.Status, "application/problem+json", problem); werr != nil {
 		ex.cause = errors.Join(err, werr)
+	}
+}
+
+// holdBack lets who is refused wait for a little. Nothing is kept for them meanwhile but their line, while those who come
+// back at once, as many do, would take the time of all who are served.
+func (s *Server) holdBack(ctx context.Context) {
+	pause := time.NewTimer(s.cfg.OverloadPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -218,7 +218,7 @@ func TestGeneratedErrorsAreProblems(t *testing.T) {
 
 func TestRetryAfterIsWholeSecondsAndVaries(t *testing.T) {
 	fake := &fakeStore{}
-	ts := serve(t, fake, Config{})
+	ts := serve(t, fake, Config{OverloadPause: time.Millisecond})
 	for _, err := range []error{
 		&store.HeldError{}, &store.HeldError{QueueLength: 1000}, store.ErrTooManyWaiters, store.ErrOverloaded,
 		store.ErrUnavailable, store.ErrUnknown, store.ErrDraining, store.ErrPlaceLost,
@@ -240,6 +240,25 @@ func TestRetryAfterIsWholeSecondsAndVaries(t *testing.T) {
 	if got := do(t, ts, "POST", "/locks", `{"name":"a"}`).header.Values("Retry-After"); got != nil {
 		t.Errorf("a 422 says Retry-After: %v", got)
 	}
+}
+
+// Those that come back at once would take the time of all others. Whoever leaves meanwhile is not waited for.
+func TestAnAnswerToARequestTooManyIsHeldBack(t *testing.T) {
+	fake := &fakeStore{claim: func(context.Context, store.Claim) (store.Lock, error) { return store.Lock{}, store.ErrOverloaded }}
+	const pause = 300 * time.Millisecond
+	ts := serve(t, fake, Config{OverloadPause: pause})
+	began := time.Now()
+	if got := do(t, ts, "POST", "/locks", `{"name":"a"}`); got.problem(t).Code != "overloaded" || time.Since(began) < pause {
+		t.Errorf("after %v it answers %d %s", time.Since(began), got.status, got.body)
+	}
+
+	s, err := New(fake, Config{OverloadPause: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.holdBack(gone) // and not for an hour
 }
 
 func TestAPanicInTheMiddleOfAnAnswerCutsTheConnection(t *testing.T) {

@@ -224,10 +224,11 @@ func logOf(log slog.Handler, op *operation, method string) slog.Handler {
 	})
 }
 
-// levelOf warns of no client that left: that is what clients do, and the 503 was for nobody.
+// levelOf warns of no client that left: that is what clients do, and the 503 was for nobody. Nor does it of each request too
+// many: there are very many of those when there are any, a line that warns is written at once, and a metric counts them.
 func levelOf(ex *exchange, left bool) slog.Level {
 	switch {
-	case left:
+	case left, ex.code == "overloaded":
 		return slog.LevelInfo
 	case ex.status == http.StatusInternalServerError:
 		return slog.LevelError

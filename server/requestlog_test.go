@@ -196,3 +196,14 @@ func TestMethodsInTheLogAreKnownOnes(t *testing.T) {
 		}
 	}
 }
+
+// Of requests too many there are very many when there are any: none of them is a warning, which is written at once.
+func TestRequestsTooManyAreNoWarnings(t *testing.T) {
+	for code, want := range map[string]slog.Level{
+		"overloaded": slog.LevelInfo, "unavailable": slog.LevelWarn, "outcome_unknown": slog.LevelWarn, "draining": slog.LevelWarn,
+	} {
+		if got := levelOf(&exchange{operation: unmatched, status: 503, code: code}, false); got != want {
+			t.Errorf("%s is logged as %v, want %v", code, got, want)
+		}
+	}
+}

@@ -62,6 +62,8 @@ type Config struct {
 	MaxWait time.Duration
 	// RetryAfter is what Retry-After begins at, before it is varied; 1 s by default.
 	RetryAfter time.Duration
+	// OverloadPause is how long the answer to a request too many is held back; 1 s by default.
+	OverloadPause time.Duration
 	// Heartbeat is how long an event stream may be silent before a comment is sent; 10 s by default.
 	Heartbeat time.Duration
 	// WriteTimeout is the time for each write of an answer or an event; 10 s by default.
@@ -87,6 +89,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	orElse(&c.MaxWait, 55*time.Second)
 	orElse(&c.RetryAfter, time.Second)
+	orElse(&c.OverloadPause, time.Second)
 	orElse(&c.Heartbeat, 10*time.Second)
 	orElse(&c.WriteTimeout, 10*time.Second)
 	orElse(&c.BodyTimeout, 10*time.Second)

@@ -224,3 +224,23 @@ func TestIssuerOutOfReachIsNotARefusal(t *testing.T) {
 func (g hardGate) Who(context.Context, http.Header, *x509.Certificate) (*access.Principal, error) {
 	return nil, g.err
 }
+
+// TestRefusedRequestsLeaveTheirConnection: a small body is passed over, a large one is not waited for.
+func TestRefusedRequestsLeaveTheirConnection(t *testing.T) {
+	gate, _ := gateOf(t, "locker", lockA)
+	ts := serve(t, &fakeStore{}, Config{Gate: gate})
+	for size, closed := range map[int]bool{20: false, maxPassedOver: false, maxPassedOver + 1: true} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", ts.URL+"/locks", strings.NewReader(strings.Repeat("x", size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := ts.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != 401 || res.Close != closed {
+			t.Errorf("%d bytes: got %d, connection closed: %v, want %v", size, res.StatusCode, res.Close, closed)
+		}
+	}
+}

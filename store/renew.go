@@ -17,9 +17,7 @@ func (s *Store) Renew(ctx context.Context, id string, arrived time.Time) (Lease,
 	defer cancel()
 	w, known := s.remembered(id)
 	var err error
-	if known {
-		err = w.owned(ctx)
-	} else {
+	if !known || w.owned(ctx) != nil { // another's is looked for as if nobody had it: else the time would tell that it stands
 		w, err = s.witness(bound, id)
 	}
 	if err == nil {
