@@ -14,19 +14,18 @@ import (
 func (h handlers) breakLock(ctx context.Context, id, reason string) (api.DeleteLockResponseObject, error) {
 	ex := exchangeOf(ctx)
 	if err := ex.mayAnywhere(access.Admin); err != nil {
-		h.cfg.Audit.Warn("lock not broken", "by", ex.who.Name, "from", ex.remote, "reason", reason, "outcome", "forbidden")
 		return nil, err
 	}
 	lock, err := h.store.Break(ctx, id, store.Breaking{Reason: reason, By: ex.who.Name}, func(name string) bool {
 		return ex.who.May(access.Admin, name)
 	})
-	if errors.Is(err, store.ErrNoLock) || errors.Is(err, store.ErrUnavailable) && lock.ID == "" {
+	if err != nil && !errors.Is(err, store.ErrUnknown) {
 		return nil, err // nothing was there, or nothing was done
 	}
 	ex.name = lock.Name
 	outcome := "broken"
 	if err != nil {
-		outcome = failureOf(err).code
+		outcome = outcomeUnknown.code
 	}
 	h.cfg.Audit.Warn("lock broken", "by", ex.who.Name, "from", ex.remote, "reason", reason, "outcome", outcome,
 		"name", lock.Name, "state", string(stateNames[lock.State]), "fencing_token", lock.Token,

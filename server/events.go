@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -16,11 +17,13 @@ import (
 
 // LockEvents asks for a claim by server-sent events.
 func (h handlers) LockEvents(ctx context.Context, req api.LockEventsRequestObject) (api.LockEventsResponseObject, error) {
-	return eventStream{h.Server, ctx, func(ctx context.Context, out *stream) error {
+	if err := exchangeOf(ctx).mayKeep(req.ID); err != nil {
+		return nil, err
+	}
+	return eventStream{h.Server, ctx, req.ID, func(ctx context.Context, out *stream) error {
 		ex := exchangeOf(ctx)
 		return h.store.Follow(ctx, req.ID, ex.arrived, func(lock store.Lock) error {
 			ex.name = lock.Name
-			h.limits.tally.kept(ex.who.Name, lock.LeaseID, lock.TTL)
 			return out.send(string(stateNames[lock.State]), lock.Revision, lockBody(lock))
 		})
 	}}, nil
@@ -28,10 +31,12 @@ func (h handlers) LockEvents(ctx context.Context, req api.LockEventsRequestObjec
 
 // KeepLeaseAlive renews a lease as long as the stream is open.
 func (h handlers) KeepLeaseAlive(ctx context.Context, req api.KeepLeaseAliveRequestObject) (api.KeepLeaseAliveResponseObject, error) {
-	return eventStream{h.Server, ctx, func(ctx context.Context, out *stream) error {
+	if err := exchangeOf(ctx).mayKeep(req.ID); err != nil {
+		return nil, err
+	}
+	return eventStream{h.Server, ctx, req.ID, func(ctx context.Context, out *stream) error {
 		ex := exchangeOf(ctx)
 		err := h.store.Keep(ctx, req.ID, func(kept store.Kept) error {
-			h.limits.tally.kept(ex.who.Name, req.ID, kept.Lease.TTL)
 			event, data := keptEvent(kept, ex.arrived)
 			return out.send(event, 0, data)
 		})
@@ -67,6 +72,7 @@ func millisecondsBetween(from, to time.Time) int64 {
 type eventStream struct {
 	server *Server
 	ctx    context.Context
+	id     string
 	tell   func(ctx context.Context, out *stream) error
 }
 
@@ -83,8 +89,13 @@ func (e eventStream) run(w http.ResponseWriter) error {
 	defer done()
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	defer cancel(nil)
+	defer e.server.judgeAgain(e.ctx, e.id, cancel)()
 	out := newStream(w, e.server.cfg, cancel)
 	err = out.during(ctx, e.tell)
+	var unwelcome *unwelcomeError
+	if errors.As(context.Cause(ctx), &unwelcome) && out.begun {
+		return out.last(unwelcome.cause, exchangeOf(e.ctx))
+	}
 	if err == nil || !out.begun || ctx.Err() != nil {
 		return err
 	}

@@ -34,6 +34,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		} else {
 			s.passOver(w, r)
 		}
+		if err == nil && ex.operation.dear() {
+			var done func()
+			if done, err = s.limits.dearly(r.Context()); err == nil {
+				defer done()
+			}
+		}
 		if err != nil {
 			s.fail(w, r, err)
 			return
@@ -48,13 +54,10 @@ func (s *Server) letIn(ex *exchange, r *http.Request) error {
 	if r.ContentLength > s.cfg.MaxBody {
 		return &bodyTooLargeError{s.cfg.MaxBody}
 	}
-	op := ex.operation
-	if s.limits.addresses != nil && !op.probe() {
-		if !s.limits.addresses.allow(sender{networkOfSender(r.RemoteAddr), op.upkeep()}, ex.arrived) {
-			s.metrics.refused.WithLabelValues("rate_of_address").Inc()
-			return tooManyRequests("address", s.limits.RatePerAddress)
-		}
+	if err := s.slowEnough(ex, r); err != nil {
+		return err
 	}
+	op := ex.operation
 	if err := s.recognise(ex, r); err != nil {
 		return err
 	}
@@ -63,6 +66,17 @@ func (s *Server) letIn(ex *exchange, r *http.Request) error {
 		return tooManyRequests("principal", s.limits.RatePerPrincipal)
 	}
 	return nil
+}
+
+// slowEnough bounds what comes from one address, whatever it asks. Only whether this process is well may always be asked.
+func (s *Server) slowEnough(ex *exchange, r *http.Request) error {
+	op := ex.operation
+	if s.limits.addresses == nil || op.id == "healthz" || op.id == "readyz" || ex.trusted() ||
+		s.limits.addresses.allow(sender{networkOfSender(r.RemoteAddr), op.upkeep()}, ex.arrived) {
+		return nil
+	}
+	s.metrics.refused.WithLabelValues("rate_of_address").Inc()
+	return tooManyRequests("address", s.limits.RatePerAddress)
 }
 
 // maxPassedOver is how much body of a refused request is read, in bytes: more than an ordinary claim has.

@@ -14,13 +14,14 @@ func (h handlers) CreateLease(ctx context.Context, req api.CreateLeaseRequestObj
 	if err := ex.mayAnywhere(access.Lock); err != nil {
 		return nil, err
 	}
-	if err := h.limits.tally.lease(ex.who.Name); err != nil {
+	settle, err := h.limits.tally.lease(ctx, ex.who.Name)
+	if err != nil {
 		return nil, h.refuse(err)
 	}
+	var lease store.Lease
+	defer func() { settle(lease, err) }() // after a panic, too
 	wanted := store.Lease{TTL: ttlOf(req.Body.TTLSeconds), Holder: req.Body.Holder, Metadata: req.Body.Metadata}
-	lease, err := h.store.NewLease(ctx, wanted, ex.arrived)
-	h.limits.tally.settleLease(ex.who.Name, lease, err)
-	if err != nil {
+	if lease, err = h.store.NewLease(ctx, wanted, ex.arrived); err != nil {
 		return nil, err
 	}
 	location := "/leases/" + lease.ID
@@ -33,11 +34,13 @@ func (h handlers) CreateLease(ctx context.Context, req api.CreateLeaseRequestObj
 // RenewLease starts the TTL again.
 func (h handlers) RenewLease(ctx context.Context, req api.RenewLeaseRequestObject) (api.RenewLeaseResponseObject, error) {
 	ex := exchangeOf(ctx)
+	if err := ex.mayKeep(req.ID); err != nil {
+		return nil, err
+	}
 	lease, err := h.store.Renew(ctx, req.ID, ex.arrived)
 	if err != nil {
 		return nil, err
 	}
-	h.limits.tally.kept(ex.who.Name, req.ID, lease.TTL)
 	return api.RenewLease200JSONResponse{
 		Body:    leaseBody(lease),
 		Headers: api.RenewLease200ResponseHeaders{FencingToken: tokenHeader(lease.Token)},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +65,9 @@ func TestRateOfAnAddress(t *testing.T) {
 	for range 200 {
 		if got := do(t, ts, "GET", "/locks", "", bearer("guess")...); got.status != 401 {
 			wantLimit(t, "too many guesses", got, "too_many_requests")
+			wantLimit(t, "a look at the metrics", do(t, ts, "GET", "/metrics", "", bearer("guess")...), "too_many_requests")
+			wantLimit(t, "what is not there", send(t, ts, "GET", "/nothing", ""), "too_many_requests")
+			wantLimit(t, "a wrong method", send(t, ts, "PATCH", "/locks", ""), "too_many_requests")
 			if got := do(t, ts, "GET", "/readyz", ""); got.status != 200 {
 				t.Errorf("readyz: got %d", got.status)
 			}
@@ -163,44 +168,87 @@ func TestClaimsAndLeasesOfAPrincipal(t *testing.T) {
 	}
 }
 
-// TestTallyForgetsWhatRanOut, and goes on with what was renewed.
-func TestTallyForgetsWhatRanOut(t *testing.T) {
-	tally := tally{mostClaims: 2}
-	hold := func(id, lease string, ttl time.Duration) error {
-		claim := store.Claim{Name: id}
-		err := tally.claim("one", claim)
-		if err == nil {
-			tally.settle("one", claim, store.Lock{ID: id, LeaseID: lease, TTL: ttl}, nil)
+// holdWith claims with a tally, and settles that it is held.
+func holdWith(t *testing.T, tally *tally, who, id string, c store.Claim) error {
+	t.Helper()
+	settle, err := tally.claim(t.Context(), who, c)
+	if err == nil {
+		settle(store.Lock{ID: id, LeaseID: id, TTL: time.Minute}, nil)
+	}
+	return err
+}
+
+// TestTallyLooksBeforeItRefuses: what was released at another replica, or ran out, is not held against anybody; and whoever is
+// refused again and again costs one look in a while.
+func TestTallyLooksBeforeItRefuses(t *testing.T) {
+	gone, looks := map[string]bool{}, 0
+	tally := tally{mostClaims: 2, mostLeases: 1, gone: func(_ context.Context, ids []string) (over []string, err error) {
+		looks++
+		for _, id := range ids {
+			if gone[id] {
+				over = append(over, id)
+			}
 		}
-		return err
-	}
-	const short = 50 * time.Millisecond
-	if err := hold("a", "a", short); err != nil {
-		t.Fatal(err)
-	}
-	if err := hold("b", "b", short); err != nil {
-		t.Fatal(err)
-	}
-	tally.kept("one", "b", time.Minute)
-	tally.kept("one", "unknown", time.Minute)
-	for end := time.Now().Add(patience); hold("c", "c", short) != nil; time.Sleep(short / 10) {
-		if time.Now().After(end) {
-			t.Fatal("what ran out still counts")
-		}
-	}
-	tally.ended("one", "c")
-	for i := range 10 * spareLeases {
-		if err := hold("d", fmt.Sprint("lease", i), time.Minute); err != nil {
+		return over, nil
+	}}
+	for _, id := range []string{"a", "b"} {
+		if err := holdWith(t, &tally, "one", id, store.Claim{Name: id}); err != nil {
 			t.Fatal(err)
 		}
-		tally.ended("one", "d")
 	}
-	if h := tally.of["one"]; len(h.until) > 2*spareLeases || len(h.claims) != 1 {
-		t.Errorf("%d leases are remembered, %d claims", len(h.until), len(h.claims))
+	for range 10 {
+		if err := holdWith(t, &tally, "one", "c", store.Claim{Name: "c"}); err == nil {
+			t.Fatal("a third was let through")
+		}
 	}
-	tally.ended("one", "b")
-	if len(tally.of) != 0 {
-		t.Errorf("a principal with nothing is remembered: %+v", tally.of["one"])
+	if looks != 1 {
+		t.Errorf("ten refusals cost %d looks", looks)
+	}
+	gone["b"] = true
+	tally.young["one"].looked = time.Time{}
+	if err := holdWith(t, &tally, "one", "c", store.Claim{Name: "c"}); err != nil {
+		t.Errorf("after one ended elsewhere: %v", err)
+	}
+	settle, err := tally.lease(t.Context(), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(store.Lease{ID: "lease"}, nil)
+	if _, err := tally.lease(t.Context(), "one"); err == nil {
+		t.Error("a second lease was let through")
+	}
+	gone["lease"] = true
+	tally.young["one"].looked = time.Time{}
+	if _, err := tally.lease(t.Context(), "one"); err != nil {
+		t.Errorf("after it ended elsewhere: %v", err)
+	}
+}
+
+// TestTallyKeepsNothingOfWhatEnded, nor a made up number of principals, and a panic is given back like an error.
+func TestTallyKeepsNothingOfWhatEnded(t *testing.T) {
+	tally := tally{mostClaims: 10, gone: func(context.Context, []string) ([]string, error) { return nil, nil }}
+	for i := range 100 { // another key each time, and each released
+		id := fmt.Sprint(i)
+		if err := holdWith(t, &tally, "one", id, store.Claim{Name: "a", Key: "key " + id}); err != nil {
+			t.Fatal(err)
+		}
+		tally.ended("one", id)
+	}
+	if h := tally.young["one"]; len(h.claims)+len(h.known) != 0 {
+		t.Errorf("%d claims and %d handles are kept", len(h.claims), len(h.known))
+	}
+	for range 20 {
+		settle, err := tally.claim(t.Context(), "one", store.Claim{Name: "a"})
+		if err != nil {
+			t.Fatal("what came to nothing counts")
+		}
+		settle(store.Lock{}, nil) // as after a panic
+	}
+	for i := range 3 * maxTallied {
+		tally.holdings(fmt.Sprint(i))
+	}
+	if n := len(tally.young) + len(tally.old); n > 2*maxTallied {
+		t.Errorf("%d principals are kept", n)
 	}
 }
 
@@ -296,30 +344,76 @@ func waitOnce(t *testing.T, url, token string, begun chan struct{}) bool {
 	}
 }
 
-// TestARepeatNeedsNoRoom: a claim whose answer was lost is found again by its key, though there is room for no other.
+// TestARepeatNeedsNoRoom: a claim whose answer was lost is found again by its key, though there is room for no other; and what
+// was released is no repeat any more.
 func TestARepeatNeedsNoRoom(t *testing.T) {
-	tally := tally{mostClaims: 1}
+	tally := tally{mostClaims: 1, gone: func(context.Context, []string) ([]string, error) { return nil, nil }}
 	lost := store.Claim{Name: "a", Key: "its key"}
-	if err := tally.claim("one", lost); err != nil {
+	settle, err := tally.claim(t.Context(), "one", lost)
+	if err != nil {
 		t.Fatal(err)
 	}
-	tally.settle("one", lost, store.Lock{}, store.ErrUnknown)
-	for _, other := range []store.Claim{{Name: "a"}, {Name: "b", Key: "its key"}, {Name: "a", Key: "another"}, {Name: "a", LeaseID: "its key"}} {
-		if err := tally.claim("one", other); err == nil {
+	settle(store.Lock{}, store.ErrUnknown)
+	others := []store.Claim{{Name: "a"}, {Name: "b", Key: "its key"}, {Name: "a", Key: "another"}, {Name: "a", LeaseID: "its key"}}
+	for _, other := range others {
+		if _, err := tally.claim(t.Context(), "one", other); err == nil {
 			t.Errorf("there was room for %+v", other)
 		}
 	}
 	for range 2 {
-		if err := tally.claim("one", lost); err != nil {
+		if err := holdWith(t, &tally, "one", "id", lost); err != nil {
 			t.Fatal(err)
 		}
-		tally.settle("one", lost, store.Lock{ID: "id", LeaseID: "id", TTL: time.Minute}, nil)
 	}
-	if h := tally.of["one"]; len(h.claims) != 1 || h.claimsUnderWay != 0 {
+	if h := tally.young["one"]; len(h.claims) != 1 || h.claimsUnderWay != 0 {
 		t.Errorf("got %+v, want one claim", h)
 	}
 	tally.ended("one", "id")
-	if err := tally.claim("one", store.Claim{Name: "b"}); err != nil {
+	if err := holdWith(t, &tally, "one", "other", others[0]); err != nil {
 		t.Errorf("after its release: %v", err)
+	}
+	if err := holdWith(t, &tally, "one", "again", lost); err == nil {
+		t.Error("the key of a released claim passes the bound")
+	}
+}
+
+// TestLongAnswersTakeTurns: however many ask for all there is, only a few of the answers are made at one time.
+func TestLongAnswersTakeTurns(t *testing.T) {
+	var now, most atomic.Int64
+	asked, going := make(chan struct{}, 100), make(chan struct{})
+	busy := func() {
+		n := now.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		asked <- struct{}{}
+		<-going
+		now.Add(-1)
+	}
+	fake := &fakeStore{
+		list: func(context.Context, store.Filter) (store.Page, error) { busy(); return store.Page{}, nil },
+		getLease: func(context.Context, string) (store.Lease, error) {
+			busy()
+			return store.Lease{ID: "x", TTL: time.Minute}, nil
+		},
+	}
+	ts := serve(t, fake, Config{OverloadPause: time.Millisecond})
+	var all sync.WaitGroup
+	for i := range 2 * dearAtOnce {
+		all.Go(func() {
+			if got := send(t, ts, "GET", []string{"/locks", "/leases/x"}[i%2], ""); got.status != 200 {
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+		})
+	}
+	for range dearAtOnce {
+		<-asked
+	}
+	if got := send(t, ts, "GET", "/healthz", ""); got.status != 200 {
+		t.Errorf("healthz meanwhile: %d", got.status)
+	}
+	close(going)
+	all.Wait()
+	if n := most.Load(); n != dearAtOnce {
+		t.Errorf("%d at one time, want %d", n, dearAtOnce)
 	}
 }

@@ -33,12 +33,13 @@ func (h handlers) CreateLock(ctx context.Context, req api.CreateLockRequestObjec
 		defer done()
 	}
 	claim := claimOf(req, ex.arrived)
-	if err := h.limits.tally.claim(ex.who.Name, claim); err != nil {
+	settle, err := h.limits.tally.claim(ctx, ex.who.Name, claim)
+	if err != nil {
 		return nil, h.refuse(err)
 	}
-	lock, err := h.store.Claim(ctx, claim)
-	h.limits.tally.settle(ex.who.Name, claim, lock, err)
-	if err != nil {
+	var lock store.Lock
+	defer func() { settle(lock, err) }() // after a panic, too
+	if lock, err = h.store.Claim(ctx, claim); err != nil {
 		return nil, hideHolder(err, ex)
 	}
 	return claimAnswer{server: h.Server, ctx: ctx, lock: lock}, nil
@@ -125,6 +126,9 @@ func (h handlers) lookOrAsk(ctx context.Context, req api.GetLockRequestObject) (
 		return h.store.Look(ctx, req.ID)
 	}
 	ex := exchangeOf(ctx)
+	if err := ex.mayKeep(req.ID); err != nil {
+		return store.Lock{}, err
+	}
 	if *wait > 0 {
 		done, err := h.limits.wait(ex.who)
 		if err != nil {
@@ -132,11 +136,7 @@ func (h handlers) lookOrAsk(ctx context.Context, req api.GetLockRequestObject) (
 		}
 		defer done()
 	}
-	lock, err := h.store.Ask(ctx, req.ID, seconds(*wait), ex.arrived)
-	if err == nil {
-		h.limits.tally.kept(ex.who.Name, lock.LeaseID, lock.TTL)
-	}
-	return lock, err
+	return h.store.Ask(ctx, req.ID, seconds(*wait), ex.arrived)
 }
 
 // DeleteLock releases a lock, or leaves the queue. With a reason it breaks another's.

@@ -9,7 +9,7 @@ import (
 )
 
 // rates bounds how many requests a second each of many may send, with as many at once after a pause. What keeps or frees a
-// lock has an allowance of its own: whoever asks too much else does not lose what it holds.
+// lock has an allowance of its own, upkeepShare times as large: whoever asks too much else does not lose what it holds.
 type rates struct {
 	each int
 
@@ -22,6 +22,9 @@ type sender struct {
 	name   string
 	upkeep bool
 }
+
+// upkeepShare is for what one claim asks for while it lives.
+const upkeepShare = 5
 
 // maxSenders is how many are known, at the least once there are so many, and half of what they are at the most: whoever
 // was not heard of for so long begins anew.
@@ -47,7 +50,11 @@ func (r *rates) limiter(by sender) *rate.Limiter {
 		return limiter
 	}
 	if limiter = r.old[by]; limiter == nil {
-		limiter = rate.NewLimiter(rate.Limit(r.each), r.each)
+		each := r.each
+		if by.upkeep {
+			each *= upkeepShare
+		}
+		limiter = rate.NewLimiter(rate.Limit(each), each)
 	}
 	if len(r.young) >= maxSenders {
 		r.old, r.young = r.young, map[sender]*rate.Limiter{}

@@ -30,11 +30,12 @@ type exchange struct {
 	// fields are those of the body, until somebody takes them.
 	fields map[string]any
 	// who sends it, once that is known, and from where.
-	who    *access.Principal
-	remote string
-	status int
-	code   string
-	cause  error
+	who         *access.Principal
+	credentials http.Header
+	remote      string
+	status      int
+	code        string
+	cause       error
 
 	noStore      bool
 	writeTimeout time.Duration

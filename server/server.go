@@ -33,6 +33,8 @@ type Store interface {
 	Release(ctx context.Context, id string) error
 	// Break removes a claim, whoever's it is, if may allows that for its name, and returns it as it stood.
 	Break(ctx context.Context, id string, b store.Breaking, may func(name string) bool) (store.Lock, error)
+	// Gone are those of the claims and leases named which stand no more.
+	Gone(ctx context.Context, ids []string) ([]string, error)
 	// List returns a page of claims, or store.ErrBadCursor.
 	List(ctx context.Context, filter store.Filter) (store.Page, error)
 
@@ -70,6 +72,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// BodyTimeout is the time for a request's body to arrive to its end; 10 s by default.
 	BodyTimeout time.Duration
+	// JudgeEvery is how often it is asked again whether the client of a stream may still have it; 10 s by default.
+	JudgeEvery time.Duration
 	// MaxBody is the size of a request's body in bytes; 64 KiB by default.
 	MaxBody int64
 	// Gate tells who sends a request. Nil: nobody is asked, and everybody may do everything.
@@ -94,6 +98,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.WriteTimeout, 10*time.Second)
 	orElse(&c.BodyTimeout, 10*time.Second)
 	orElse(&c.MaxBody, 64<<10)
+	orElse(&c.JudgeEvery, judgeEvery)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -140,7 +145,7 @@ func New(store Store, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		store: store, cfg: cfg, contract: contract, log: cfg.Logger.With("component", "server"), metrics: counts,
-		limits: newLimits(cfg.Limits),
+		limits: newLimits(cfg.Limits, store.Gone),
 	}
 	s.routings.New = func() any { return chi.NewRouteContext() }
 	s.logs = logsOf(contract, s.log.Handler())
@@ -192,6 +197,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, by http.Handler) 
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	if err := s.slowEnough(exchangeOf(r.Context()), r); err != nil {
+		s.fail(w, r, err)
+		return
+	}
 	s.fail(w, r, errNoRoute)
 }
 
@@ -200,8 +209,12 @@ func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	if allow := s.contract.allowed(s.router, r); allow != "" {
 		w.Header().Set("Allow", allow)
+		if err := s.slowEnough(exchangeOf(r.Context()), r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 		s.fail(w, r, errMethod)
 		return
 	}
-	s.fail(w, r, errNoRoute)
+	s.notFound(w, r)
 }

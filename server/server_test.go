@@ -32,6 +32,7 @@ type fakeStore struct {
 	ask      func(context.Context, string, time.Duration, time.Time) (store.Lock, error)
 	follow   func(context.Context, string, time.Time, func(store.Lock) error) error
 	release  func(context.Context, string) error
+	gone     func(context.Context, []string) ([]string, error)
 	breaks   func(context.Context, string, store.Breaking, func(string) bool) (store.Lock, error)
 	list     func(context.Context, store.Filter) (store.Page, error)
 	newLease func(context.Context, store.Lease, time.Time) (store.Lease, error)
@@ -99,6 +100,13 @@ func (f *fakeStore) Break(ctx context.Context, id string, b store.Breaking, may 
 		return store.Lock{}, f.unexpected("Break")
 	}
 	return f.breaks(ctx, id, b, may)
+}
+
+func (f *fakeStore) Gone(ctx context.Context, ids []string) ([]string, error) {
+	if f.gone == nil {
+		return nil, nil
+	}
+	return f.gone(ctx, ids)
 }
 
 func (f *fakeStore) List(ctx context.Context, filter store.Filter) (store.Page, error) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"sync"
@@ -9,27 +10,35 @@ import (
 	"github.com/latchkey/latchkey/store"
 )
 
-// tally is what each principal has through this replica: its claims and its own leases. What was last heard of longer
-// than its TTL ago counts no more; so this is a bound for each replica, as nothing is asked of the store for it.
+// tally is what each principal has got through this replica: its claims and its own leases. What ends elsewhere, or runs out,
+// is not heard of here; so whoever seems to have too much is looked at in the store before being refused, at most once in
+// lookAgainAfter. It is a bound for each replica: in the way of an ordinary claim the store is asked for nothing.
 type tally struct {
 	mostClaims, mostLeases int
+	// gone tells which of a principal's claims and leases stand no more.
+	gone func(ctx context.Context, ids []string) ([]string, error)
 
-	mu sync.Mutex
-	of map[string]*holdings
+	mu         sync.Mutex
+	young, old map[string]*holdings
 }
 
+const (
+	lookAgainAfter = time.Second
+	// lookBound is how long a look may take.
+	lookBound = 2 * time.Second
+	// maxTallied is how many principals are known, at the least once there are so many, and half of what they are at the most.
+	maxTallied = 16_384
+)
+
+// holdings are those of one principal.
 type holdings struct {
-	// claims has the lease that each claim is on, by the claim's id.
-	claims map[string]string
-	// known are the claims that a repeat of its request finds again, and so needs no room: see handle.
-	known map[string]string
-	// leases are the client's own.
-	leases map[string]bool
-	// until is how long what is on a lease counts, next when the first of them stops to.
-	until map[string]time.Time
-	next  time.Time
+	mu sync.Mutex
+	// claims has what each claim's repeat is known by, by its id; known has the reverse.
+	claims, known map[string]string
+	leases        map[string]bool
 	// under way are those not answered yet.
 	claimsUnderWay, leasesUnderWay int
+	looked                         time.Time
 }
 
 // handle is what a repeat of a claim is known by: its name with its key, or else with its lease. "" if there is neither.
@@ -46,198 +55,139 @@ func handle(c store.Claim) string {
 }
 
 // claim makes room for a claim, until settle is called with what came of it.
-func (t *tally) claim(who string, c store.Claim) error {
+func (t *tally) claim(ctx context.Context, who string, c store.Claim) (settle func(store.Lock, error), err error) {
 	if who == "" || t.mostClaims == 0 {
-		return nil
+		return func(store.Lock, error) {}, nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h := t.holdings(who)
-	if h.claimsUnderWay+len(h.claims) >= t.mostClaims {
-		h.sweepIfDue(time.Now())
+	h, by := t.holdings(who), handle(c)
+	if !h.beginClaim(by, t.mostClaims) && !(h.look(ctx, t.gone) && h.beginClaim(by, t.mostClaims)) {
+		return nil, tooMany("too_many_claims", "Too many claims", "claims", t.mostClaims)
 	}
-	if _, repeat := h.known[handle(c)]; repeat {
-		h.claimsUnderWay++
-		return nil
-	}
-	if h.claimsUnderWay+len(h.claims) >= t.mostClaims {
-		return tooMany("too_many_claims", "Too many claims", "claims", t.mostClaims)
-	}
-	h.claimsUnderWay++
-	return nil
+	return func(l store.Lock, err error) { h.settleClaim(by, l, err) }, nil
 }
 
-// settle notes what came of a claim that room was made for.
-func (t *tally) settle(who string, c store.Claim, l store.Lock, err error) {
-	if who == "" || t.mostClaims == 0 {
-		return
+// beginClaim reports whether there is room. A repeat needs none.
+func (h *holdings) beginClaim(by string, most int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, repeat := h.known[by]; !repeat && h.claimsUnderWay+len(h.claims) >= most {
+		return false
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h := t.holdings(who)
+	h.claimsUnderWay++
+	return true
+}
+
+func (h *holdings) settleClaim(by string, l store.Lock, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.claimsUnderWay--
-	by := handle(c)
 	switch {
-	case err == nil:
-		delete(h.claims, by)
-		h.claims[l.ID] = l.LeaseID
-		h.keep(l.LeaseID, l.TTL)
+	case err == nil && l.ID != "":
+		h.forget(h.known[by])
+		h.claims[l.ID] = by
 		if by != "" {
 			h.known[by] = l.ID
 		}
 	case errors.Is(err, store.ErrUnknown) && by != "": // it may stand, and its repeat must find it
 		if _, had := h.known[by]; !had {
 			h.known[by], h.claims[by] = by, by
-			h.keep(by, max(c.TTL, defaultTTL))
 		}
 	}
-	t.tidy(who, h)
 }
 
-// lease makes room for a lease, until settleLease is called.
-func (t *tally) lease(who string) error {
+// lease makes room for a lease, until settle is called.
+func (t *tally) lease(ctx context.Context, who string) (settle func(store.Lease, error), err error) {
 	if who == "" || t.mostLeases == 0 {
-		return nil
+		return func(store.Lease, error) {}, nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	h := t.holdings(who)
-	if h.leasesUnderWay+len(h.leases) >= t.mostLeases {
-		h.sweepIfDue(time.Now())
+	if !h.beginLease(t.mostLeases) && !(h.look(ctx, t.gone) && h.beginLease(t.mostLeases)) {
+		return nil, tooMany("too_many_leases", "Too many leases", "leases", t.mostLeases)
 	}
-	if h.leasesUnderWay+len(h.leases) >= t.mostLeases {
-		return tooMany("too_many_leases", "Too many leases", "leases", t.mostLeases)
+	return h.settleLease, nil
+}
+
+func (h *holdings) beginLease(most int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leasesUnderWay+len(h.leases) >= most {
+		return false
 	}
 	h.leasesUnderWay++
-	return nil
+	return true
 }
 
-func (t *tally) settleLease(who string, l store.Lease, err error) {
-	if who == "" || t.mostLeases == 0 {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h := t.holdings(who)
-	h.leasesUnderWay--
-	if err == nil {
+func (h *holdings) settleLease(l store.Lease, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leasesUnderWay--; err == nil && l.ID != "" {
 		h.leases[l.ID] = true
-		h.keep(l.ID, l.TTL)
-	}
-	t.tidy(who, h)
-}
-
-// kept notes that a lease, or a claim with one of its own, goes on.
-func (t *tally) kept(who, id string, ttl time.Duration) {
-	if who == "" || t.mostClaims == 0 && t.mostLeases == 0 {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if h := t.of[who]; h != nil && !h.until[id].IsZero() {
-		h.keep(id, ttl)
 	}
 }
 
-// ended notes that a claim, or a lease with all that is on it, is gone.
+// ended notes that a claim or a lease is gone. What was on a lease is found gone by the next look.
 func (t *tally) ended(who, id string) {
 	if who == "" || t.mostClaims == 0 && t.mostLeases == 0 {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h := t.of[who]
-	if h == nil {
-		return
+	h := t.holdings(who)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forget(id)
+}
+
+// forget drops a claim or a lease. h.mu is held.
+func (h *holdings) forget(id string) {
+	if by, is := h.claims[id]; is && h.known[by] == id {
+		delete(h.known, by)
 	}
-	if h.leases[id] {
-		delete(h.until, id)
-		h.sweep(time.Now())
-	} else {
-		delete(h.claims, id)
-		delete(h.until, id)
+	delete(h.claims, id)
+	delete(h.leases, id)
+}
+
+// look asks the store what of it all stands, and drops what does not. It reports false if it was done a moment ago.
+func (h *holdings) look(ctx context.Context, gone func(context.Context, []string) ([]string, error)) bool {
+	h.mu.Lock()
+	if time.Since(h.looked) < lookAgainAfter {
+		h.mu.Unlock()
+		return false
 	}
-	t.tidy(who, h)
+	h.looked = time.Now()
+	ids := make([]string, 0, len(h.claims)+len(h.leases))
+	for id := range h.claims {
+		ids = append(ids, id)
+	}
+	for id := range h.leases {
+		ids = append(ids, id)
+	}
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	over, err := gone(ctx, ids)
+	if err != nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range over {
+		h.forget(id)
+	}
+	return true
 }
 
 func (t *tally) holdings(who string) *holdings {
-	if t.of == nil {
-		t.of = map[string]*holdings{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.young[who]
+	if h != nil {
+		return h
 	}
-	h := t.of[who]
-	if h == nil {
-		h = &holdings{
-			claims: map[string]string{}, known: map[string]string{}, leases: map[string]bool{}, until: map[string]time.Time{},
-		}
-		t.of[who] = h
+	if h = t.old[who]; h == nil {
+		h = &holdings{claims: map[string]string{}, known: map[string]string{}, leases: map[string]bool{}}
 	}
+	if len(t.young) >= maxTallied || t.young == nil {
+		t.old, t.young = t.young, map[string]*holdings{}
+	}
+	t.young[who] = h
 	return h
-}
-
-// spareLeases is how many leases may be known that nothing known is on.
-const spareLeases = 64
-
-// tidy forgets a principal that has nothing, and leases that nothing is on.
-func (t *tally) tidy(who string, h *holdings) {
-	if most := 2*(len(h.claims)+len(h.leases)) + spareLeases; len(h.until) > most || len(h.known) > most {
-		h.drop()
-	}
-	if len(h.claims)+len(h.leases)+h.claimsUnderWay+h.leasesUnderWay == 0 {
-		delete(t.of, who)
-	}
-}
-
-func (h *holdings) keep(lease string, ttl time.Duration) {
-	until := time.Now().Add(ttl)
-	h.until[lease] = until
-	if h.next.IsZero() || until.Before(h.next) {
-		h.next = until
-	}
-}
-
-// drop forgets the leases that nothing is on, and how claims that are gone were known.
-func (h *holdings) drop() {
-	for by, id := range h.known {
-		if _, there := h.claims[id]; !there {
-			delete(h.known, by)
-		}
-	}
-	used := make(map[string]time.Time, len(h.claims)+len(h.leases))
-	for _, lease := range h.claims {
-		used[lease] = h.until[lease]
-	}
-	for lease := range h.leases {
-		used[lease] = h.until[lease]
-	}
-	h.until = used
-}
-
-// sweepIfDue sweeps when there can be something to drop: whoever is refused again and again must not cost a sweep each time.
-func (h *holdings) sweepIfDue(now time.Time) {
-	if !now.Before(h.next) {
-		h.sweep(now)
-	}
-}
-
-// sweep drops what counts no more. It is dear, and comes only when a bound is reached or a lease ends.
-func (h *holdings) sweep(now time.Time) {
-	h.next = time.Time{}
-	for lease, until := range h.until {
-		if now.After(until) {
-			delete(h.until, lease)
-		} else if h.next.IsZero() || until.Before(h.next) {
-			h.next = until
-		}
-	}
-	for id, lease := range h.claims {
-		if h.until[lease].IsZero() {
-			delete(h.claims, id)
-		}
-	}
-	for id := range h.leases {
-		if h.until[id].IsZero() {
-			delete(h.leases, id)
-		}
-	}
-	h.drop()
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/latchkey/latchkey/server/access"
 	"github.com/latchkey/latchkey/store"
@@ -31,7 +33,7 @@ func (s *Server) recognise(ex *exchange, r *http.Request) error {
 		s.metrics.refused.WithLabelValues(refusalOf(err)).Inc()
 		return err
 	}
-	ex.who = who
+	ex.who, ex.credentials = who, r.Header
 	ex.Context = store.As(ex.Context, who.Name)
 	return nil
 }
@@ -52,6 +54,57 @@ func (ex *exchange) may(right access.Right, name string) error {
 		return nil
 	}
 	return &forbiddenError{right, ex.who}
+}
+
+// mayKeep refuses whoever has no right any more to the name of a claim, or to any name, to keep it or to be granted it: a
+// right that was taken away ends with the TTL. Looking and letting go are always allowed.
+func (ex *exchange) mayKeep(id string) error {
+	if name, is := store.NameOf(id); is {
+		return ex.may(access.Lock, name)
+	}
+	return ex.mayAnywhere(access.Lock)
+}
+
+// judgeEvery is how often it is asked again whether the client of a stream may still have it.
+const judgeEvery = 10 * time.Second
+
+// unwelcomeError is why a stream ends whose client may not have it any more.
+type unwelcomeError struct{ cause error }
+
+func (e *unwelcomeError) Error() string { return e.cause.Error() }
+
+// judgeAgain ends a stream once its client is not known any more or may not keep what it is about, until stop is called.
+// It is a timer, since a goroutine for each stream would cost its stack.
+func (s *Server) judgeAgain(ctx context.Context, id string, end context.CancelCauseFunc) (stop func()) {
+	ex := exchangeOf(ctx)
+	if s.cfg.Gate == nil || ex.trusted() {
+		return func() {}
+	}
+	var mu sync.Mutex // the first time can come before timer is set
+	var timer *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(s.cfg.JudgeEvery, func() {
+		who, err := s.cfg.Gate.Who(ctx, ex.credentials, PeerCertificate(ctx))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && who.Name == ex.who.Name:
+			err = (&exchange{who: who}).mayKeep(id)
+		case err == nil:
+			err = access.ErrBadCredentials
+		case errors.Is(err, access.ErrCannotTell):
+			err = nil
+		}
+		if err != nil {
+			end(&unwelcomeError{err})
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Reset(s.cfg.JudgeEvery)
+	})
+	return func() { timer.Stop() }
 }
 
 // mayAnywhere refuses whoever has that right on no name at all.

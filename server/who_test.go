@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,5 +244,92 @@ func TestRefusedRequestsLeaveTheirConnection(t *testing.T) {
 		if res.StatusCode != 401 || res.Close != closed {
 			t.Errorf("%d bytes: got %d, connection closed: %v, want %v", size, res.StatusCode, res.Close, closed)
 		}
+	}
+}
+
+// changingGate has another answer for the same token when it is told to.
+type changingGate struct {
+	now atomic.Pointer[access.Principal]
+}
+
+func (g *changingGate) Who(context.Context, http.Header, *x509.Certificate) (*access.Principal, error) {
+	if who := g.now.Load(); who != nil {
+		return who, nil
+	}
+	return nil, access.ErrBadCredentials
+}
+
+// idFor is the id of a claim on a name, though of none that stands.
+func idFor(name string) string {
+	raw := append(make([]byte, 16), 0, 0, 0, 0, 0, 0, 0, 1)
+	raw = append(append(raw, make([]byte, 16)...), name...)
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// TestARightThatIsTakenAwayEndsWithTheTTL: nothing is renewed, granted or followed by it any more; looking and letting go remain.
+func TestARightThatIsTakenAwayEndsWithTheTTL(t *testing.T) {
+	other, _ := principalWith(t, "one", "{prefix: team-b, rights: [lock]}")
+	none, _ := principalWith(t, "one", "{prefix: team-a, rights: [read]}")
+	gate := &changingGate{}
+	lock := store.Lock{ID: "x", LeaseID: "x", Name: "team-a", TTL: time.Minute}
+	ts := serve(t, &fakeStore{
+		look:     func(context.Context, string) (store.Lock, error) { return lock, nil },
+		getLease: func(context.Context, string) (store.Lease, error) { return store.Lease{ID: "x", TTL: time.Minute}, nil },
+		release:  func(context.Context, string) error { return nil },
+		endLease: func(context.Context, string) error { return nil },
+		renew: func(context.Context, string, time.Time) (store.Lease, error) {
+			return store.Lease{ID: "x", TTL: time.Minute}, nil
+		},
+	}, Config{Gate: gate})
+	id := idFor("team-a")
+	for _, c := range []struct {
+		who          *access.Principal
+		method, path string
+		want         int
+	}{
+		{other, "PUT", "/leases/" + id, 403}, {other, "GET", "/locks/" + id + "?wait_seconds=0", 403},
+		{other, "GET", "/locks/" + id + "/events", 403}, {other, "GET", "/leases/" + id + "/keepalive", 403},
+		{other, "PUT", "/leases/9fJc0Zq3mE5rT8uXw2LkVg", 200}, // a lease that may be for other names
+		{none, "PUT", "/leases/9fJc0Zq3mE5rT8uXw2LkVg", 403}, {none, "GET", "/leases/9fJc0Zq3mE5rT8uXw2LkVg/keepalive", 403},
+		{other, "GET", "/locks/" + id, 200}, {other, "DELETE", "/locks/" + id, 204}, {other, "DELETE", "/leases/" + id, 204},
+		{none, "GET", "/leases/" + id, 200},
+	} {
+		gate.now.Store(c.who)
+		if got := do(t, ts, c.method, c.path, ""); got.status != c.want {
+			t.Errorf("%s %.30s: got %d %s, want %d", c.method, c.path, got.status, got.body, c.want)
+		}
+	}
+}
+
+// TestAStreamEndsWithTheRightToIt, within a few looks.
+func TestAStreamEndsWithTheRightToIt(t *testing.T) {
+	may, _ := principalWith(t, "one", lockA)
+	less, _ := principalWith(t, "one", "{prefix: team-b, rights: [lock]}")
+	another, _ := principalWith(t, "two", lockA)
+	for what, c := range map[string]struct {
+		then *access.Principal
+		code string
+	}{"the right": {less, "forbidden"}, "the principal": {nil, "unauthorized"}, "who it is": {another, "unauthorized"}} {
+		t.Run(what, func(t *testing.T) {
+			gate := &changingGate{}
+			gate.now.Store(may)
+			begun := make(chan struct{})
+			ts := serve(t, &fakeStore{follow: func(ctx context.Context, _ string, _ time.Time, tell func(store.Lock) error) error {
+				if err := tell(store.Lock{ID: "x", Name: "team-a", TTL: time.Minute}); err != nil {
+					return err
+				}
+				close(begun)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}}, Config{Gate: gate, JudgeEvery: 5 * time.Millisecond})
+			go func() {
+				<-begun
+				gate.now.Store(c.then)
+			}()
+			got := send(t, ts, "GET", "/locks/"+idFor("team-a")+"/events", "")
+			if got.status != 200 || !strings.Contains(got.body, "event: ended\n") || !strings.Contains(got.body, c.code) {
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+		})
 	}
 }

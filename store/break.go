@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -46,26 +47,72 @@ func (s *Store) Break(ctx context.Context, id string, b Breaking, may func(name 
 	if _, ok := s.keys.ids.open(id, st.Owner); !ok {
 		return Lock{}, ErrNoLock
 	}
-	return st.lock(), s.breakNow(bound, want, b)
+	was, err := s.breakNow(bound, want, b)
+	if was == nil {
+		was = &st // as it was last seen
+	}
+	return was.lock(), err
 }
 
 // breakNow removes the claim and leaves word of that, in one transaction. A full etcd takes nothing, but lets go.
-func (s *Store) breakNow(ctx context.Context, want lockID, b Breaking) error {
-	word, err := s.beginLease(ctx, holdLease, brokenFor)
-	if errors.Is(err, rpctypes.ErrNoSpace) {
-		return s.release(ctx, want)
-	} else if err != nil {
-		return err
+func (s *Store) breakNow(ctx context.Context, want lockID, b Breaking) (*standing, error) {
+	for {
+		id, err := s.words.lease(ctx, s)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return s.takeAway(ctx, want)
+		} else if err != nil {
+			return nil, err
+		}
+		was, err := s.takeAway(ctx, want, clientv3.OpPut(s.keys.broken(want), encodeValue(broken(b)), clientv3.WithLease(id)))
+		switch {
+		case errors.Is(err, rpctypes.ErrNoSpace):
+			return s.takeAway(ctx, want)
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() == nil:
+			s.words.drop(id)
+			continue
+		}
+		return was, err
 	}
-	err = s.release(ctx, want, clientv3.OpPut(s.keys.broken(want), encodeValue(broken(b)), clientv3.WithLease(word.id)))
-	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		err = s.release(ctx, want)
-		fallthrough
-	case err != nil && !errors.Is(err, ErrUnknown):
-		s.tidy.revoke(word.id)
+}
+
+// words is the etcd lease that word of broken claims is left on: one for many, as each lease lets all others end later after
+// a change of etcd's leader.
+type words struct {
+	mu    sync.Mutex
+	id    clientv3.LeaseID
+	since time.Time
+	left  int
+}
+
+const (
+	wordsFor     = time.Hour // how long it takes new ones
+	wordsOnOne   = 1000
+	wordsLastFor = brokenFor + wordsFor
+)
+
+// lease is one that lasts for brokenFor at least.
+func (w *words) lease(ctx context.Context, s *Store) (clientv3.LeaseID, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left > 0 && time.Since(w.since) < wordsFor {
+		w.left--
+		return w.id, nil
 	}
-	return err
+	begun, err := s.beginLease(ctx, holdLease, wordsLastFor)
+	if err != nil {
+		return 0, err
+	}
+	w.id, w.since, w.left = begun.id, begun.sent, wordsOnOne-1
+	return w.id, nil
+}
+
+// drop forgets a lease that is gone.
+func (w *words) drop(id clientv3.LeaseID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.id == id {
+		w.left = 0
+	}
 }
 
 // broken is the word that is left of a claim.

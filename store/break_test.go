@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -162,5 +163,92 @@ func TestAFullStoreStillLetsGoOfWhatIsBroken(t *testing.T) {
 	wantErr(t, "renew", errOf(s.Renew(ctxFor(t), held.ID, time.Now())), ErrNoLease)
 	if got := claimsOn(t, s, "x"); len(got) != 0 {
 		t.Errorf("still there: %+v", got)
+	}
+}
+
+// TestWordsShareALease: each etcd lease lets all others end later after a change of leader.
+func TestWordsShareALease(t *testing.T) {
+	etcd := etcdtest.New(t)
+	s := open(t, etcd.Client(t))
+	leases := func() int {
+		got, err := s.etcd.Leases(ctxFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(got.Leases)
+	}
+	const breaks = 20
+	before := leases()
+	for range breaks {
+		held := mustHold(t, s, Claim{Name: "x"})
+		if was, err := s.Break(ctxFor(t), held.ID, Breaking{Reason: "why"}, anyName); err != nil || was.Token != held.Token {
+			t.Fatalf("break: %+v, %v", was, err)
+		}
+	}
+	if more := leases() - before; more > 3 { // one for the words, and what is in the pool
+		t.Errorf("%d breaks left %d etcd leases", breaks, more)
+	}
+	if words := keysUnder(t, s, "broken/"); len(words) != breaks {
+		t.Errorf("%d breaks left %d words", breaks, len(words))
+	}
+	s.words.mu.Lock()
+	id := s.words.id
+	s.words.mu.Unlock()
+	if _, err := s.etcd.Revoke(ctxFor(t), id); err != nil {
+		t.Fatal(err)
+	}
+	held := mustHold(t, s, Claim{Name: "x"})
+	if _, err := s.Break(ctxFor(t), held.ID, Breaking{Reason: "again"}, anyName); err != nil {
+		t.Fatalf("after the lease of the words was gone: %v", err)
+	}
+	wantBroken(t, "renew", errOf(s.Renew(ctxFor(t), held.ID, time.Now())), "again")
+}
+
+// TestAWaitOfAClaimThatIsBrokenTellsSo, by the very request that claimed.
+func TestAWaitOfAClaimThatIsBrokenTellsSo(t *testing.T) {
+	a, b := pair(t)
+	mustHold(t, a, Claim{Name: "x"})
+	wait := claimInBackground(t, a, Claim{Name: "x", Wait: within})
+	queued := queuedUp(t, b, "x", 2)[1]
+	if _, err := b.Break(ctxFor(t), queued.ID, Breaking{Reason: "why"}, anyName); err != nil {
+		t.Fatal(err)
+	}
+	_, err := get(t, wait)
+	wantBroken(t, "the claim", err, "why")
+}
+
+// TestGone tells claims and leases that stand from those that do not, in any number.
+func TestGone(t *testing.T) {
+	a, b := pair(t)
+	var ids []string
+	want := map[string]bool{"no id": true}
+	ids = append(ids, "no id")
+	for i := range 2*readsAtOnce + 1 {
+		l := mustHold(t, a, Claim{Name: fmt.Sprint("x", i)})
+		ids = append(ids, l.ID)
+		if i%3 == 0 {
+			mustRelease(t, b, l)
+			want[l.ID] = true
+			mustHold(t, a, Claim{Name: l.Name}) // a later claim is another
+		}
+	}
+	for i := range 4 {
+		l := mustLease(t, a, 30*time.Second)
+		ids = append(ids, l.ID)
+		if i%2 == 0 {
+			if err := b.EndLease(ctxFor(t), l.ID); err != nil {
+				t.Fatal(err)
+			}
+			want[l.ID] = true
+		}
+	}
+	gone, err := b.Gone(ctxFor(t), ids)
+	if err != nil || len(gone) != len(want) {
+		t.Errorf("got %d gone, %v, want %d", len(gone), err, len(want))
+	}
+	for _, id := range gone {
+		if !want[id] {
+			t.Errorf("%s is told to be gone", id)
+		}
 	}
 }

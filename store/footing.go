@@ -35,13 +35,14 @@ const freshPart = 6
 // footing makes one for a claim that somebody has been waiting for since then. record is that of its client's lease, if it
 // is on one.
 func (r *registration) footing(ctx context.Context, c claim, record *leaseRecord, since time.Time) (*footing, error) {
+	if record != nil && record.over() {
+		return nil, ErrMaxHold
+	}
 	if record != nil {
 		f := &footing{
 			r: r, client: c.ClientLease, record: record, id: record.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease),
 		}
-		if !record.over() {
-			f.renew()
-		}
+		f.renew()
 		return f, nil
 	}
 	if idle, ok := r.pool.take(c.ttl()); ok {

@@ -66,8 +66,10 @@ func (p *place) granted(got standing, sent time.Time, err error) bool {
 	case errors.Is(err, ErrNoLock):
 		p.over = ErrPlaceLost
 		return true
-	case errors.Is(err, ErrNoLease):
-		p.over = ErrNoLease
+	case errors.Is(err, ErrNoLease), errors.Is(err, ErrMaxHold):
+		if p.over = ErrNoLease; errors.Is(err, ErrMaxHold) {
+			p.over = ErrMaxHold
+		}
 		p.line.r.abandon(p.st)
 		return true
 	}

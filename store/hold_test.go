@@ -57,3 +57,35 @@ func TestMaxHold(t *testing.T) {
 		t.Errorf("a new hold has %v left, want about %v", left, most)
 	}
 }
+
+// TestNothingIsGrantedOnALeaseWhoseHoldIsOver: whoever waits on one is refused when its turn comes, and the next in line is
+// granted.
+func TestNothingIsGrantedOnALeaseWhoseHoldIsOver(t *testing.T) {
+	const most = 2 * time.Second
+	etcd := etcdtest.Shared(t)
+	a := open(t, etcd.Client(t), func(c *Config) { c.MaxHold = most })
+	b := open(t, etcd.Client(t))
+	for _, name := range []string{"alone", "handed on"} { // by the line, and in the releasing transaction
+		first, releasing := mustHold(t, b, Claim{Name: name}), b
+		lease, err := a.NewLease(ctxFor(t), Lease{TTL: 30 * time.Second}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait := claimInBackground(t, a, Claim{Name: name, LeaseID: lease.ID, Wait: within})
+		queued := queuedUp(t, b, name, 2)[1]
+		next := claimInBackground(t, b, Claim{Name: name, Wait: within})
+		queuedUp(t, b, name, 3)
+		sleep(ctxFor(t), time.Until(lease.HoldEnds)+10*time.Millisecond)
+		if name == "handed on" {
+			releasing = a
+		}
+		mustRelease(t, releasing, first)
+		l, err := get(t, wait)
+		wantErr(t, name, err, ErrMaxHold)
+		if l.ID != "" {
+			t.Errorf("%s: got %+v", name, l)
+		}
+		getHeld(t, next)
+		wantErr(t, "look at what was refused", errOf(b.Look(ctxFor(t), queued.ID)), ErrNoLock)
+	}
+}

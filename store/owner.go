@@ -18,6 +18,12 @@ func ownerOf(ctx context.Context) string {
 	return owner
 }
 
+// NameOf is the name that an id says it is for. Whether there is such a claim it does not say.
+func NameOf(id string) (name string, ok bool) {
+	lock, ok := parseLockID(id)
+	return lock.name, ok
+}
+
 // openID takes the id of a claim that is the asking principal's own.
 func (s *Store) openID(ctx context.Context, id string) (lockID, bool) {
 	return s.keys.ids.open(id, ownerOf(ctx))

@@ -21,21 +21,27 @@ func (s *Store) Release(ctx context.Context, id string) error {
 	return s.toldIfBroken(bound, id, s.release(bound, want))
 }
 
-// release removes a claim, and does besides, in the same transaction, what else there is to do.
-func (s *Store) release(ctx context.Context, want lockID, besides ...clientv3.Op) error {
+func (s *Store) release(ctx context.Context, want lockID) error {
+	_, err := s.takeAway(ctx, want)
+	return err
+}
+
+// takeAway removes a claim, and does besides, in the same transaction, what else there is to do. It returns the claim as it
+// was, if that can be told.
+func (s *Store) takeAway(ctx context.Context, want lockID, besides ...clientv3.Op) (*standing, error) {
 	h := s.heirOf(want)
 	a, err := h.commit(ctx, s, want, besides)
 	switch {
 	case err != nil:
-		return unavailableUnlessOurs(err)
+		return nil, unavailableUnlessOurs(err)
 	case a.ok:
 		s.metrics.releases.Inc()
 		a.reg.goneFrom(want)
 		return s.freeLease(a, want)
 	case a.again:
-		return nil // an attempt that went unanswered has done it
+		return nil, nil // an attempt that went unanswered has done it
 	}
-	return ErrNoLock
+	return nil, ErrNoLock
 }
 
 func (r *registration) releasePart(want lockID, besides ...clientv3.Op) part {
@@ -50,15 +56,15 @@ func (r *registration) releasePart(want lockID, besides ...clientv3.Op) part {
 
 // freeLease lets the etcd lease of a deleted claim go. It is read from what was deleted: only a held claim has one of
 // its own.
-func (s *Store) freeLease(a answer, id lockID) error {
+func (s *Store) freeLease(a answer, id lockID) (*standing, error) {
 	r, deleted := a.reg, a.ops[0].GetResponseDeleteRange()
 	known := r.witnesses.drop(id.String())
 	if len(deleted.PrevKvs) == 0 {
-		return nil
+		return nil, nil
 	}
 	st, err := s.keys.standing(deleted.PrevKvs[0])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if st.Held && st.ClientLease == "" {
 		idle := idleLease{id: st.Lease}
@@ -68,7 +74,7 @@ func (s *Store) freeLease(a answer, id lockID) error {
 		r.pool.put(st.ttl(), idle)
 	}
 	r.spares.put(st, a.revision)
-	return nil
+	return &st, nil
 }
 
 // Untold says that the answer which carried this lock could not be written. It is taken back if nobody else can know

@@ -75,6 +75,7 @@ type Store struct {
 	hot     hot
 	// stays says that nothing is moved, as a replica of an earlier build is there.
 	stays atomic.Bool
+	words words
 	// claiming counts the claims that are on their way to etcd.
 	claiming atomic.Int64
 	// least is the shortest TTL that etcd can keep, in nanoseconds.

@@ -47,7 +47,8 @@ func (a *acquire) wait(ctx context.Context, p *place, queue int64) (Lock, error)
 	case errors.Is(err, errWaitOver):
 		return Lock{}, a.s.whoHolds(ctx, p.line, a)
 	}
-	return Lock{}, err
+	gone := p.now()
+	return Lock{}, a.s.toldIfBroken(ctx, gone.id(), err)
 }
 
 // endWait ends a wait that has brought no grant so far. A grant under way is seen through: exactly one outcome. It

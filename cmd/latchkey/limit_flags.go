@@ -20,10 +20,10 @@ const (
 
 // limitFlags bound what one may have, so that nobody drowns the rest.
 type limitFlags struct {
-	RatePerPrincipal number `default:"1000" placeholder:"NUMBER" group:"limits" help:"Requests a second that each principal may send to this replica, with as many at once after a pause: 0 to ${rate}, 0 for any number (default: ${default}). Renewals and releases have the same again for themselves. More are refused with 429."`
+	RatePerPrincipal number `default:"1000" placeholder:"NUMBER" group:"limits" help:"Requests a second that each principal may send to this replica, with as many at once after a pause: 0 to ${rate}, 0 for any number (default: ${default}). Renewals and releases have five times as much for themselves. More are refused with 429."`
 	RatePerAddress   number `default:"0" placeholder:"NUMBER" group:"limits" help:"The same of each address, before it is known who sends: 0 to ${rate} (default: ${default}, any number). Behind a balancer all have its address."`
 
-	MaxClaimsPerPrincipal  number `default:"10000" placeholder:"NUMBER" group:"limits" help:"Claims that each principal may have through this replica: 0 to ${of_one}, 0 for any number (default: ${default}). More are refused with 429."`
+	MaxClaimsPerPrincipal  number `default:"10000" placeholder:"NUMBER" group:"limits" help:"Claims that each principal may have got through this replica and have still: 0 to ${of_one}, 0 for any number (default: ${default}). More are refused with 429."`
 	MaxLeasesPerPrincipal  number `default:"1000" placeholder:"NUMBER" group:"limits" help:"The same of leases of its own (default: ${default})."`
 	MaxWaitersPerPrincipal number `default:"2000" placeholder:"NUMBER" group:"limits" help:"The same of requests that wait for a lock (default: ${default})."`
 	MaxStreamsPerPrincipal number `default:"2000" placeholder:"NUMBER" group:"limits" help:"The same of event streams (default: ${default})."`
