@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/latchkey/latchkey/server/access"
-	"github.com/latchkey/latchkey/store"
 )
 
 // Limits bound what one may have of a replica, so that nobody drowns the rest. 0 is no bound.
@@ -28,29 +26,6 @@ type limits struct {
 	tally                 tally
 	dear                  chan struct{}
 }
-
-// What answers of any length may take: so many are made at one time, and another waits so long for its turn.
-const (
-	dearAtOnce   = 8
-	dearPatience = 2 * time.Second
-)
-
-// dearly waits for the turn of a request whose answer can be long, until done is called.
-func (l *limits) dearly(ctx context.Context) (done func(), err error) {
-	late := time.NewTimer(dearPatience)
-	defer late.Stop()
-	select {
-	case l.dear <- struct{}{}:
-		return func() { <-l.dear }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-late.C:
-		return nil, store.ErrOverloaded
-	}
-}
-
-// dear says that the answer of an operation can be as long as there are locks.
-func (o *operation) dear() bool { return o.id == "listLocks" || o.id == "getLease" }
 
 func newLimits(l Limits, gone func(context.Context, []string) ([]string, error)) *limits {
 	return &limits{
