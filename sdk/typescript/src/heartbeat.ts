@@ -9,7 +9,7 @@ const LONGEST_TRY_MS = 5_000;
 const FIRST_PAUSE_MS = 100;
 
 /** Says whether an answer to a renewal means that the lease is over. A wrong path does not. */
-export function isOver(error: unknown): boolean {
+export function isOver(error: unknown): error is ProblemError {
   return error instanceof ProblemError && (error.status === 404 || error.status === 410) && error.code !== "not_found";
 }
 
@@ -22,20 +22,33 @@ export class Heartbeat {
   readonly #id: string;
   readonly #hold: Hold;
   readonly #failed: (error: Error) => void;
+  readonly #renewed: (stopped: AbortSignal) => void;
   readonly #stopped = new AbortController();
   #ttl: number;
   #sent: number;
   #failures = 0;
   #stopAlarm: () => void = () => {};
 
-  /** `id` is the lease's; the hold begins with `sent` and `ttl`, as here. */
-  constructor(servers: Servers, id: string, hold: Hold, sent: number, ttl: number, failed: (error: Error) => void) {
+  /**
+   * `id` is the lease's; the hold begins with `sent` and `ttl`, as here. `failed` is told of each renewal that failed, `renewed`
+   * of each that succeeded, with a signal that fires when the heartbeat is stopped.
+   */
+  constructor(
+    servers: Servers,
+    id: string,
+    hold: Hold,
+    sent: number,
+    ttl: number,
+    failed: (error: Error) => void,
+    renewed: (stopped: AbortSignal) => void,
+  ) {
     this.#servers = servers;
     this.#id = id;
     this.#hold = hold;
     this.#sent = sent;
     this.#ttl = ttl;
     this.#failed = failed;
+    this.#renewed = renewed;
     this.#next();
   }
 
@@ -74,6 +87,7 @@ export class Heartbeat {
       this.#failures = 0;
       this.#hold.renewed(sent, body.ttl_seconds);
       this.#next();
+      this.#renewed(this.#stopped.signal);
     } catch (error) {
       this.#retry(error as Error);
     }
