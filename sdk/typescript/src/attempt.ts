@@ -1,3 +1,4 @@
+import { textOf } from "./body.js";
 import type { Credentials } from "./credentials.js";
 import { NoTokenError, UnexpectedAnswerError, UnreachableError } from "./errors.js";
 import { ProblemError, problemError } from "./problems.js";
@@ -31,11 +32,11 @@ const REFUSALS = new Set([UNAUTHORIZED, 403, 407]);
 const PASSING = new Set([408, 429, 502, 503, 504]);
 
 /** Says whether asking again, perhaps elsewhere, may help. */
-export function passes(error: unknown): error is UnreachableError | ProblemError {
+export function passes(error: unknown): error is UnreachableError | ProblemError | NoTokenError {
   if (error instanceof ProblemError) {
     return PASSING.has(error.status) && error.code !== "place_lost";
   }
-  return error instanceof UnreachableError;
+  return error instanceof UnreachableError || (error instanceof NoTokenError && error.late);
 }
 
 /**
@@ -46,7 +47,7 @@ export async function attempt<T>(way: Way, call: Call<T>, ms: number, signal: Ab
   try {
     return await bounded(ms, signal, async (cut) => {
       const answer = await send(way, call, cut);
-      return call.read(answer.status, parsed(await answer.text()));
+      return call.read(answer.status, parsed(await textOf(answer)));
     });
   } catch (error) {
     throw failure(error, way, signal);
@@ -72,7 +73,7 @@ export async function send(way: Way, call: Sent, cut: AbortSignal): Promise<Resp
   if (answer.ok) {
     return answer;
   }
-  const body = parsed(await answer.text());
+  const body = parsed(await textOf(answer));
   if (isProblem(body)) {
     throw problemError(answer.status, body, retryAfter(answer.headers));
   }
