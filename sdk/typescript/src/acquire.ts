@@ -1,6 +1,6 @@
 import { passes } from "./attempt.js";
 import type { Calls } from "./calls.js";
-import { NotAcquiredError, UnexpectedAnswerError } from "./errors.js";
+import { NotAcquiredError, NoTokenError, UnexpectedAnswerError } from "./errors.js";
 import type { EventHook } from "./events.js";
 import { isOver } from "./heartbeat.js";
 import {
@@ -11,13 +11,15 @@ import {
   PlaceLostError,
   ProblemError,
 } from "./problems.js";
-import type { Effort, Reply } from "./servers.js";
+import { KEEPING_PAUSE_MS, type Effort, type Reply } from "./servers.js";
 import { bounded, sleep } from "./timers.js";
 import { isHeld, type HeldLock, type LockBody, type LockRequest } from "./wire.js";
 
 /** How long one poll is held open, in seconds. With the patience below it keeps a place for which 15 s are given. */
 const SLICE_SECONDS = 10;
 const PATIENCE_MS = 4_000;
+/** How long the last try may take that ends a wait, in milliseconds. */
+const LAST_TRY_MS = 2_000;
 /** How long a claim that is given up may take to be taken back, in milliseconds. */
 const LEAVING_MS = 2_000;
 const FIRST_PAUSE_MS = 100;
@@ -52,7 +54,6 @@ export class Acquisition {
   readonly #want: Want;
   readonly #until: number;
   readonly #effort: Effort;
-  #key: string;
   #id: string | undefined;
   #position: number | undefined;
   #mayStand = false;
@@ -61,9 +62,8 @@ export class Acquisition {
     this.#calls = calls;
     this.#tell = tell;
     this.#want = want;
-    this.#key = want.key;
     this.#until = this.#now() + want.wait;
-    this.#effort = { signal: want.signal, until: this.#until, patience: PATIENCE_MS };
+    this.#effort = { signal: want.signal, until: this.#until, patience: PATIENCE_MS, longestPause: KEEPING_PAUSE_MS };
   }
 
   async run(): Promise<Grant> {
@@ -101,8 +101,8 @@ export class Acquisition {
    */
   async #try(): Promise<Grant> {
     const last = this.#want.wait > 0;
-    const until = last ? this.#now() + LEAVING_MS : undefined;
-    const effort: Effort = { signal: this.#want.signal, until, patience: last ? LEAVING_MS : undefined };
+    const until = last ? this.#now() + LAST_TRY_MS : undefined;
+    const effort: Effort = { signal: this.#want.signal, until, patience: last ? LAST_TRY_MS : undefined };
     for (let again = true; ; again = false) {
       try {
         const claim = await this.#claim(false, effort);
@@ -125,17 +125,11 @@ export class Acquisition {
   }
 
   async #claim(queue: boolean, effort: Effort): Promise<Reply<LockBody>> {
+    const failed = (error: unknown) => (this.#mayStand = standsAfter(error, this.#mayStand));
+    const claim = await this.#calls.createLock({ ...this.#want.request, queue }, this.#want.key, { ...effort, failed });
+    this.#id = claim.body.id;
     this.#mayStand = true;
-    try {
-      const claim = await this.#calls.createLock({ ...this.#want.request, queue }, this.#key, effort);
-      this.#id = claim.body.id;
-      return claim;
-    } catch (error) {
-      const notDone = error instanceof UnexpectedAnswerError || (error instanceof ProblemError && error.status < 500);
-      const gone = error instanceof LockHeldError || error instanceof PlaceLostError;
-      this.#mayStand = !gone && !(notDone && this.#id === undefined);
-      throw error;
-    }
+    return claim;
   }
 
   /** Asks for a queued claim until it is granted; undefined when the time is over. */
@@ -178,7 +172,8 @@ export class Acquisition {
       return counted(polled, lock);
     }
     const until = this.#now() + lock.ttl_seconds * 1000;
-    const renewed = await this.#calls.renewLease(lock.lease_id, { ...this.#effort, until });
+    const longestPause = Math.min(KEEPING_PAUSE_MS, (lock.ttl_seconds * 1000) / 3);
+    const renewed = await this.#calls.renewLease(lock.lease_id, { ...this.#effort, until, longestPause });
     return { lock, sent: renewed.sent, ttl: renewed.body.ttl_seconds };
   }
 
@@ -191,9 +186,9 @@ export class Acquisition {
     return error instanceof PlaceLostError || (isOver(error) && !(onLease && error instanceof LeaseNotFoundError));
   }
 
+  /** Under the same key, which stands for nothing any more: a request of before that arrives late makes no second claim. */
   #startAnew(error: ProblemError): void {
     this.#tell({ type: "place_lost", name: this.#want.request.name, error });
-    this.#key = randomKey();
     this.#id = undefined;
     this.#position = undefined;
     this.#mayStand = false;
@@ -211,7 +206,8 @@ export class Acquisition {
       return;
     }
     try {
-      await bounded(LEAVING_MS, undefined, (signal) => this.#takeBack({ signal }));
+      const until = this.#now() + LEAVING_MS;
+      await bounded(LEAVING_MS, undefined, (signal) => this.#takeBack({ signal, until, patience: LEAVING_MS }));
     } catch (error) {
       if (!(error instanceof LockHeldError || isOver(error))) {
         this.#tell({ type: "left_behind", name: this.#want.request.name, error });
@@ -220,7 +216,7 @@ export class Acquisition {
   }
 
   async #takeBack(effort: Effort): Promise<void> {
-    const id = this.#id ?? (await this.#calls.createLock(this.#want.request, this.#key, effort)).body.id;
+    const id = this.#id ?? (await this.#calls.createLock(this.#want.request, this.#want.key, effort)).body.id;
     await this.#calls.deleteLock(id, effort);
   }
 
@@ -235,6 +231,18 @@ export class Acquisition {
 
 function counted({ sent }: Reply<LockBody>, lock: HeldLock): Grant {
   return { lock, sent, ttl: lock.ttl_seconds };
+}
+
+/**
+ * Says whether the claim may stand when a try to make it failed, if it might have before. One that was refused was not done,
+ * which tells nothing of the tries before it: their answers may have been lost.
+ */
+function standsAfter(error: unknown, before: boolean): boolean {
+  if (error instanceof LockHeldError || error instanceof PlaceLostError) {
+    return false;
+  }
+  const refused = error instanceof ProblemError && error.status < 500;
+  return refused || error instanceof UnexpectedAnswerError || error instanceof NoTokenError ? before : true;
 }
 
 /** The service's longest wait can be set below ours. */

@@ -6,6 +6,8 @@ import { alarm } from "./timers.js";
 
 const JITTER = 0.1;
 const LONGEST_TRY_MS = 5_000;
+/** The least that a try is given, in milliseconds, however many servers are not asked yet. */
+const LEAST_TRY_MS = 250;
 const FIRST_PAUSE_MS = 100;
 
 /** Says whether an answer to a renewal means that the lease is over. A wrong path does not. */
@@ -79,9 +81,8 @@ export class Heartbeat {
     if (left <= 0 || this.#stopped.signal.aborted) {
       return;
     }
-    const ms = Math.min((this.#ttl * 1000) / 3, LONGEST_TRY_MS, left);
     try {
-      const { body, sent } = await this.#servers.attempt(renewal(this.#id), ms, this.#stopped.signal);
+      const { body, sent } = await this.#servers.attempt(renewal(this.#id), this.#timeFor(left), this.#stopped.signal);
       this.#sent = sent;
       this.#ttl = body.ttl_seconds;
       this.#failures = 0;
@@ -91,6 +92,13 @@ export class Heartbeat {
     } catch (error) {
       this.#retry(error as Error);
     }
+  }
+
+  /** Milliseconds for a try: of those left, the share of one server of those that have not failed yet. */
+  #timeFor(left: number): number {
+    const unasked = Math.max(this.#servers.count - this.#failures, 1);
+    const share = Math.max(left / unasked, LEAST_TRY_MS);
+    return Math.min((this.#ttl * 1000) / 3, LONGEST_TRY_MS, share, left);
   }
 
   #retry(error: Error): void {
