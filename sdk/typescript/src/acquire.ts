@@ -15,9 +15,12 @@ import { KEEPING_PAUSE_MS, type Effort, type Reply } from "./servers.js";
 import { bounded, sleep } from "./timers.js";
 import { isHeld, type HeldLock, type LockBody, type LockRequest } from "./wire.js";
 
-/** How long one poll is held open, in seconds. With the patience below it keeps a place for which 15 s are given. */
-const SLICE_SECONDS = 10;
-const PATIENCE_MS = 4_000;
+/** A place is kept for 15 s after it was asked for. In this time, in milliseconds, every server but one may be silent. */
+const KEPT_MS = 14_000;
+/** How long one poll is held open, in seconds, and how long a server may be silent beyond that: less where there are many. */
+const LONGEST_SLICE_SECONDS = 10;
+const LONGEST_PATIENCE_MS = 4_000;
+const SHARED_PATIENCE_MS = 12_000;
 /** How long the last try may take that ends a wait, in milliseconds. */
 const LAST_TRY_MS = 2_000;
 /** How long a claim that is given up may take to be taken back, in milliseconds. */
@@ -54,6 +57,7 @@ export class Acquisition {
   readonly #want: Want;
   readonly #until: number;
   readonly #effort: Effort;
+  readonly #slice: number;
   #id: string | undefined;
   #position: number | undefined;
   #mayStand = false;
@@ -63,7 +67,10 @@ export class Acquisition {
     this.#tell = tell;
     this.#want = want;
     this.#until = this.#now() + want.wait;
-    this.#effort = { signal: want.signal, until: this.#until, patience: PATIENCE_MS, longestPause: KEEPING_PAUSE_MS };
+    const { count } = calls.servers;
+    const patience = Math.min(LONGEST_PATIENCE_MS, SHARED_PATIENCE_MS / (count + 1));
+    this.#slice = Math.min(LONGEST_SLICE_SECONDS, Math.floor((KEPT_MS - patience * (count - 1)) / 1000));
+    this.#effort = { signal: want.signal, until: this.#until, patience, longestPause: KEEPING_PAUSE_MS };
   }
 
   async run(): Promise<Grant> {
@@ -134,13 +141,13 @@ export class Acquisition {
 
   /** Asks for a queued claim until it is granted; undefined when the time is over. */
   async #poll(claim: LockBody): Promise<Grant | undefined> {
-    let slice = SLICE_SECONDS;
+    let slice = this.#slice;
     let pause = FIRST_PAUSE_MS;
     this.#queued(claim);
     for (let left = this.#left(); left > 0; left = this.#left()) {
       const seconds = Math.min(slice, Math.ceil(left / 1000));
       try {
-        const polled = await this.#calls.getLock(claim.id, seconds, this.#effort);
+        const polled = await this.#calls.pollLock(claim.id, seconds, this.#effort);
         if (isHeld(polled.body)) {
           return await this.#confirm(polled, polled.body);
         }
@@ -158,7 +165,7 @@ export class Acquisition {
 
   /** A replica that goes away answers at once: ask another, and not in a hurry. */
   async #pauseIfSentAway(polled: Reply<LockBody>, seconds: number, pause: number): Promise<number> {
-    if (this.#now() - polled.sent >= seconds * 500) {
+    if (polled.tries > 1 || this.#now() - polled.sent >= seconds * 500) {
       return FIRST_PAUSE_MS;
     }
     this.#calls.servers.leave(polled.server);

@@ -13,6 +13,8 @@ export interface Call<T> {
   readonly headers?: Readonly<Record<string, string>>;
   /** Whole seconds that the service may hold the request open. */
   readonly waitSeconds?: number;
+  /** What is asked instead when a try has failed. */
+  readonly again?: Call<T>;
   /** Turns a 2xx answer into what it says, or throws {@link UnexpectedAnswerError}. */
   readonly read: (status: number, body: unknown) => T;
 }
@@ -54,7 +56,7 @@ export async function attempt<T>(way: Way, call: Call<T>, ms: number, signal: Ab
   }
 }
 
-type Sent = Omit<Call<unknown>, "read">;
+type Sent = Omit<Call<unknown>, "read" | "again">;
 
 /**
  * Sends a request, once more with a fresh token if it was refused, and returns its answer if that is 2xx, its body still to be

@@ -14,11 +14,12 @@ const LATE_MS = 500;
 /** The longest pause while a place in a queue is kept, in milliseconds, whatever is asked for: below a third of the 15 s that it is given. */
 export const KEEPING_PAUSE_MS = 4_000;
 
-/** An answer, when the request that got it was sent (by the client's clock), and which server gave it. */
+/** An answer, when the request that got it was sent (by the client's clock), which server gave it, and at which try. */
 export interface Reply<T> {
   readonly body: T;
   readonly sent: number;
   readonly server: number;
+  readonly tries: number;
 }
 
 /** How hard to try. */
@@ -65,8 +66,9 @@ export class Servers {
     let pause = FIRST_PAUSE_MS;
     for (let tries = 1; ; tries++) {
       effort.signal?.throwIfAborted();
+      const asked = (tries > 1 && call.again) || call;
       try {
-        return await this.attempt(call, this.#timeFor(call, effort, tries), effort.signal, server);
+        return { ...(await this.attempt(asked, this.#timeFor(asked, effort, tries), effort.signal, server)), tries };
       } catch (error) {
         effort.failed?.(error);
         const left = until - this.clock.now();
@@ -77,9 +79,9 @@ export class Servers {
         this.#tell({ type: "retry", server: this.#at(server).server, error });
         server = this.#after(server);
         if (all) {
-          const asked = error instanceof ProblemError ? (error.retryAfter ?? 0) * 1000 : 0;
+          const wanted = error instanceof ProblemError ? (error.retryAfter ?? 0) * 1000 : 0;
           const longest = Math.min(left, effort.longestPause ?? left);
-          await sleep(Math.min(Math.max(Math.random() * pause, asked), longest), effort.signal);
+          await sleep(Math.min(Math.max(Math.random() * pause, wanted), longest), effort.signal);
           pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
         }
       }
@@ -107,7 +109,7 @@ export class Servers {
     try {
       const body = await attempt(this.#at(server), call, ms, signal);
       this.#current = server;
-      return { body, sent, server };
+      return { body, sent, server, tries: 1 };
     } catch (error) {
       if (error instanceof ProblemError && error.status < 500 && !passes(error)) {
         this.#current = server;

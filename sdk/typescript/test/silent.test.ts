@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Client, UnreachableError } from "@latchkey/client";
+import { Client, UnreachableError, type ClientEvent } from "@latchkey/client";
 import { answered, faulty, silent, type Fault } from "./faults.js";
 import { refusal } from "./played.js";
 import { aName, BOUND_MS, eventually, replicas, SHORT_TTL, within } from "./service.js";
@@ -27,6 +27,22 @@ describe("two of three servers that are silent", { concurrency: true }, () => {
     const end = performance.now() + 2 * SHORT_TTL * 1000;
     await eventually("two TTLs, or a loss", () => !lock.held || performance.now() > end);
     assert.ok(lock.held, "it was lost, though the third server would have renewed it");
+  });
+
+  test("lose no place", async () => {
+    const { servers, line, hush } = three();
+    const name = aName();
+    const held = await direct.lock(name);
+    const events: ClientEvent[] = [];
+    const waiting = new Client(servers, { fetch: line, onEvent: (event) => events.push(event) }).lock(name, { wait: 60 });
+    await eventually("the waiter in the queue", () => events.some(({ type }) => type === "queued"));
+    const [place] = (await direct.listLocks({ name, state: "queued" })).locks;
+    hush();
+    await eventually("two servers that were passed over", () => events.filter(({ type }) => type === "retry").length >= 2, 2 * BOUND_MS);
+    await held.release();
+    await using lock = await within(BOUND_MS, "the lock", waiting);
+    assert.equal(lock.id, place!.id, "the place was not kept");
+    assert.ok(!events.some(({ type }) => type === "place_lost"));
   });
 
   test("leave time to wait at the third", async () => {
