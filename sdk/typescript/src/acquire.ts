@@ -38,7 +38,8 @@ export interface Grant {
 /** What to acquire. */
 export interface Want {
   readonly request: LockRequest;
-  readonly key: string;
+  /** The caller's own key; without it each claim has a random one. */
+  readonly key: string | undefined;
   /** Milliseconds to wait; 0 to try once. */
   readonly wait: number;
   readonly signal: AbortSignal | undefined;
@@ -58,6 +59,7 @@ export class Acquisition {
   readonly #until: number;
   readonly #effort: Effort;
   readonly #slice: number;
+  #key: string;
   #id: string | undefined;
   #position: number | undefined;
   #mayStand = false;
@@ -66,6 +68,7 @@ export class Acquisition {
     this.#calls = calls;
     this.#tell = tell;
     this.#want = want;
+    this.#key = want.key ?? randomKey();
     this.#until = this.#now() + want.wait;
     const { count } = calls.servers;
     const patience = Math.min(LONGEST_PATIENCE_MS, SHARED_PATIENCE_MS / (count + 1));
@@ -133,7 +136,7 @@ export class Acquisition {
 
   async #claim(queue: boolean, effort: Effort): Promise<Reply<LockBody>> {
     const failed = (error: unknown) => (this.#mayStand = standsAfter(error, this.#mayStand));
-    const claim = await this.#calls.createLock({ ...this.#want.request, queue }, this.#want.key, { ...effort, failed });
+    const claim = await this.#calls.createLock({ ...this.#want.request, queue }, this.#key, { ...effort, failed });
     this.#id = claim.body.id;
     this.#mayStand = true;
     return claim;
@@ -193,9 +196,10 @@ export class Acquisition {
     return error instanceof PlaceLostError || (isOver(error) && !(onLease && error instanceof LeaseNotFoundError));
   }
 
-  /** Under the same key, which stands for nothing any more: a request of before that arrives late makes no second claim. */
+  /** Under the caller's own key, if there is one: by that the claim is found by others who know it. */
   #startAnew(error: ProblemError): void {
     this.#tell({ type: "place_lost", name: this.#want.request.name, error });
+    this.#key = this.#want.key ?? randomKey();
     this.#id = undefined;
     this.#position = undefined;
     this.#mayStand = false;
@@ -223,7 +227,7 @@ export class Acquisition {
   }
 
   async #takeBack(effort: Effort): Promise<void> {
-    const id = this.#id ?? (await this.#calls.createLock(this.#want.request, this.#want.key, effort)).body.id;
+    const id = this.#id ?? (await this.#calls.createLock(this.#want.request, this.#key, effort)).body.id;
     await this.#calls.deleteLock(id, effort);
   }
 

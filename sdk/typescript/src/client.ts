@@ -46,7 +46,7 @@ export class Client {
    * with `wait` until the end of the wait. When the call fails it leaves no claim behind, or says so to `onEvent`.
    */
   async lock(name: string, options: LockOptions = {}): Promise<Lock> {
-    const { lease, ttl, holder, metadata, key = randomKey(), signal } = options;
+    const { lease, ttl, holder, metadata, key, signal } = options;
     const wait = waitOf(options);
     signal?.throwIfAborted();
     lease?.check();

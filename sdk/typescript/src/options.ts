@@ -43,7 +43,10 @@ export interface LockOptions {
   readonly metadata?: Readonly<Record<string, string>>;
   /** Put it on this lease, and on its heartbeat. */
   readonly lease?: Lease;
-  /** The idempotency key, 16 to 128 printable ASCII characters, fresh for each acquisition, and kept for all of it; random by default. */
+  /**
+   * The idempotency key, 16 to 128 printable ASCII characters, fresh for each acquisition; random by default. One that is given
+   * is kept when the place is lost and taken anew.
+   */
   readonly key?: string;
   /** Ends the wait: the claim is taken back (for up to 2 s) and the call rejects with the reason. Nothing once it is held. */
   readonly signal?: AbortSignal;
