@@ -1,6 +1,6 @@
 import { passes } from "./attempt.js";
 import type { Calls } from "./calls.js";
-import { NotAcquiredError, UnexpectedAnswerError } from "./errors.js";
+import { NotAcquiredError, NoTokenError, UnexpectedAnswerError } from "./errors.js";
 import type { EventHook } from "./events.js";
 import { isOver } from "./heartbeat.js";
 import {
@@ -11,13 +11,18 @@ import {
   PlaceLostError,
   ProblemError,
 } from "./problems.js";
-import type { Effort, Reply } from "./servers.js";
+import { KEEPING_PAUSE_MS, type Effort, type Reply } from "./servers.js";
 import { bounded, sleep } from "./timers.js";
 import { isHeld, type HeldLock, type LockBody, type LockRequest } from "./wire.js";
 
-/** How long one poll is held open, in seconds. With the patience below it keeps a place for which 15 s are given. */
-const SLICE_SECONDS = 10;
-const PATIENCE_MS = 4_000;
+/** A place is kept for 15 s after it was asked for. In this time, in milliseconds, every server but one may be silent. */
+const KEPT_MS = 14_000;
+/** How long one poll is held open, in seconds, and how long a server may be silent beyond that: less where there are many. */
+const LONGEST_SLICE_SECONDS = 10;
+const LONGEST_PATIENCE_MS = 4_000;
+const SHARED_PATIENCE_MS = 12_000;
+/** How long the last try may take that ends a wait, in milliseconds. */
+const LAST_TRY_MS = 2_000;
 /** How long a claim that is given up may take to be taken back, in milliseconds. */
 const LEAVING_MS = 2_000;
 const FIRST_PAUSE_MS = 100;
@@ -33,7 +38,8 @@ export interface Grant {
 /** What to acquire. */
 export interface Want {
   readonly request: LockRequest;
-  readonly key: string;
+  /** The caller's own key; without it each claim has a random one. */
+  readonly key: string | undefined;
   /** Milliseconds to wait; 0 to try once. */
   readonly wait: number;
   readonly signal: AbortSignal | undefined;
@@ -52,6 +58,7 @@ export class Acquisition {
   readonly #want: Want;
   readonly #until: number;
   readonly #effort: Effort;
+  readonly #slice: number;
   #key: string;
   #id: string | undefined;
   #position: number | undefined;
@@ -61,9 +68,12 @@ export class Acquisition {
     this.#calls = calls;
     this.#tell = tell;
     this.#want = want;
-    this.#key = want.key;
+    this.#key = want.key ?? randomKey();
     this.#until = this.#now() + want.wait;
-    this.#effort = { signal: want.signal, until: this.#until, patience: PATIENCE_MS };
+    const { count } = calls.servers;
+    const patience = Math.min(LONGEST_PATIENCE_MS, SHARED_PATIENCE_MS / (count + 1));
+    this.#slice = Math.min(LONGEST_SLICE_SECONDS, Math.floor((KEPT_MS - patience * (count - 1)) / 1000));
+    this.#effort = { signal: want.signal, until: this.#until, patience, longestPause: KEEPING_PAUSE_MS };
   }
 
   async run(): Promise<Grant> {
@@ -101,8 +111,8 @@ export class Acquisition {
    */
   async #try(): Promise<Grant> {
     const last = this.#want.wait > 0;
-    const until = last ? this.#now() + LEAVING_MS : undefined;
-    const effort: Effort = { signal: this.#want.signal, until, patience: last ? LEAVING_MS : undefined };
+    const until = last ? this.#now() + LAST_TRY_MS : undefined;
+    const effort: Effort = { signal: this.#want.signal, until, patience: last ? LAST_TRY_MS : undefined };
     for (let again = true; ; again = false) {
       try {
         const claim = await this.#claim(false, effort);
@@ -125,28 +135,22 @@ export class Acquisition {
   }
 
   async #claim(queue: boolean, effort: Effort): Promise<Reply<LockBody>> {
+    const failed = (error: unknown) => (this.#mayStand = standsAfter(error, this.#mayStand));
+    const claim = await this.#calls.createLock({ ...this.#want.request, queue }, this.#key, { ...effort, failed });
+    this.#id = claim.body.id;
     this.#mayStand = true;
-    try {
-      const claim = await this.#calls.createLock({ ...this.#want.request, queue }, this.#key, effort);
-      this.#id = claim.body.id;
-      return claim;
-    } catch (error) {
-      const notDone = error instanceof UnexpectedAnswerError || (error instanceof ProblemError && error.status < 500);
-      const gone = error instanceof LockHeldError || error instanceof PlaceLostError;
-      this.#mayStand = !gone && !(notDone && this.#id === undefined);
-      throw error;
-    }
+    return claim;
   }
 
   /** Asks for a queued claim until it is granted; undefined when the time is over. */
   async #poll(claim: LockBody): Promise<Grant | undefined> {
-    let slice = SLICE_SECONDS;
+    let slice = this.#slice;
     let pause = FIRST_PAUSE_MS;
     this.#queued(claim);
     for (let left = this.#left(); left > 0; left = this.#left()) {
       const seconds = Math.min(slice, Math.ceil(left / 1000));
       try {
-        const polled = await this.#calls.getLock(claim.id, seconds, this.#effort);
+        const polled = await this.#calls.pollLock(claim.id, seconds, this.#effort);
         if (isHeld(polled.body)) {
           return await this.#confirm(polled, polled.body);
         }
@@ -164,7 +168,7 @@ export class Acquisition {
 
   /** A replica that goes away answers at once: ask another, and not in a hurry. */
   async #pauseIfSentAway(polled: Reply<LockBody>, seconds: number, pause: number): Promise<number> {
-    if (this.#now() - polled.sent >= seconds * 500) {
+    if (polled.tries > 1 || this.#now() - polled.sent >= seconds * 500) {
       return FIRST_PAUSE_MS;
     }
     this.#calls.servers.leave(polled.server);
@@ -178,7 +182,8 @@ export class Acquisition {
       return counted(polled, lock);
     }
     const until = this.#now() + lock.ttl_seconds * 1000;
-    const renewed = await this.#calls.renewLease(lock.lease_id, { ...this.#effort, until });
+    const longestPause = Math.min(KEEPING_PAUSE_MS, (lock.ttl_seconds * 1000) / 3);
+    const renewed = await this.#calls.renewLease(lock.lease_id, { ...this.#effort, until, longestPause });
     return { lock, sent: renewed.sent, ttl: renewed.body.ttl_seconds };
   }
 
@@ -191,9 +196,10 @@ export class Acquisition {
     return error instanceof PlaceLostError || (isOver(error) && !(onLease && error instanceof LeaseNotFoundError));
   }
 
+  /** Under the caller's own key, if there is one: by that the claim is found by others who know it. */
   #startAnew(error: ProblemError): void {
     this.#tell({ type: "place_lost", name: this.#want.request.name, error });
-    this.#key = randomKey();
+    this.#key = this.#want.key ?? randomKey();
     this.#id = undefined;
     this.#position = undefined;
     this.#mayStand = false;
@@ -211,7 +217,8 @@ export class Acquisition {
       return;
     }
     try {
-      await bounded(LEAVING_MS, undefined, (signal) => this.#takeBack({ signal }));
+      const until = this.#now() + LEAVING_MS;
+      await bounded(LEAVING_MS, undefined, (signal) => this.#takeBack({ signal, until, patience: LEAVING_MS }));
     } catch (error) {
       if (!(error instanceof LockHeldError || isOver(error))) {
         this.#tell({ type: "left_behind", name: this.#want.request.name, error });
@@ -235,6 +242,18 @@ export class Acquisition {
 
 function counted({ sent }: Reply<LockBody>, lock: HeldLock): Grant {
   return { lock, sent, ttl: lock.ttl_seconds };
+}
+
+/**
+ * Says whether the claim may stand when a try to make it failed, if it might have before. One that was refused was not done,
+ * which tells nothing of the tries before it: their answers may have been lost.
+ */
+function standsAfter(error: unknown, before: boolean): boolean {
+  if (error instanceof LockHeldError || error instanceof PlaceLostError) {
+    return false;
+  }
+  const refused = error instanceof ProblemError && error.status < 500;
+  return refused || error instanceof UnexpectedAnswerError || error instanceof NoTokenError ? before : true;
 }
 
 /** The service's longest wait can be set below ours. */

@@ -1,3 +1,4 @@
+import { textOf } from "./body.js";
 import type { Credentials } from "./credentials.js";
 import { NoTokenError, UnexpectedAnswerError, UnreachableError } from "./errors.js";
 import { ProblemError, problemError } from "./problems.js";
@@ -12,6 +13,8 @@ export interface Call<T> {
   readonly headers?: Readonly<Record<string, string>>;
   /** Whole seconds that the service may hold the request open. */
   readonly waitSeconds?: number;
+  /** What is asked instead when a try has failed. */
+  readonly again?: Call<T>;
   /** Turns a 2xx answer into what it says, or throws {@link UnexpectedAnswerError}. */
   readonly read: (status: number, body: unknown) => T;
 }
@@ -31,11 +34,11 @@ const REFUSALS = new Set([UNAUTHORIZED, 403, 407]);
 const PASSING = new Set([408, 429, 502, 503, 504]);
 
 /** Says whether asking again, perhaps elsewhere, may help. */
-export function passes(error: unknown): error is UnreachableError | ProblemError {
+export function passes(error: unknown): error is UnreachableError | ProblemError | NoTokenError {
   if (error instanceof ProblemError) {
     return PASSING.has(error.status) && error.code !== "place_lost";
   }
-  return error instanceof UnreachableError;
+  return error instanceof UnreachableError || (error instanceof NoTokenError && error.late);
 }
 
 /**
@@ -46,14 +49,14 @@ export async function attempt<T>(way: Way, call: Call<T>, ms: number, signal: Ab
   try {
     return await bounded(ms, signal, async (cut) => {
       const answer = await send(way, call, cut);
-      return call.read(answer.status, parsed(await answer.text()));
+      return call.read(answer.status, parsed(await textOf(answer)));
     });
   } catch (error) {
     throw failure(error, way, signal);
   }
 }
 
-type Sent = Omit<Call<unknown>, "read">;
+type Sent = Omit<Call<unknown>, "read" | "again">;
 
 /**
  * Sends a request, once more with a fresh token if it was refused, and returns its answer if that is 2xx, its body still to be
@@ -72,7 +75,7 @@ export async function send(way: Way, call: Sent, cut: AbortSignal): Promise<Resp
   if (answer.ok) {
     return answer;
   }
-  const body = parsed(await answer.text());
+  const body = parsed(await textOf(answer));
   if (isProblem(body)) {
     throw problemError(answer.status, body, retryAfter(answer.headers));
   }

@@ -42,8 +42,12 @@ export class Calls {
   }
 
   getLock(id: string, waitSeconds: number | undefined, effort?: Effort): Promise<Reply<LockBody>> {
-    const path = waitSeconds === undefined ? lockPath(id) : `${lockPath(id)}?wait_seconds=${waitSeconds}`;
-    return this.servers.request({ method: "GET", path, waitSeconds: waitSeconds ?? 0, read: readLock }, effort);
+    return this.servers.request(look(id, waitSeconds), effort);
+  }
+
+  /** Asks one server for the grant and waits there; the others, should it fail, are only asked, so that the place is kept. */
+  pollLock(id: string, waitSeconds: number, effort: Effort): Promise<Reply<LockBody>> {
+    return this.servers.request({ ...look(id, waitSeconds), again: look(id, 0) }, effort);
   }
 
   deleteLock(id: string, effort?: Effort, reason?: string): Promise<Reply<void>> {
@@ -77,6 +81,11 @@ export class Calls {
   deleteLease(id: string, effort?: Effort): Promise<Reply<void>> {
     return this.servers.request({ method: "DELETE", path: leasePath(id), read: readNothing }, effort);
   }
+}
+
+function look(id: string, waitSeconds: number | undefined): Call<LockBody> {
+  const path = waitSeconds === undefined ? lockPath(id) : `${lockPath(id)}?wait_seconds=${waitSeconds}`;
+  return { method: "GET", path, waitSeconds: waitSeconds ?? 0, read: readLock };
 }
 
 /** The request that renews a lease, or a lock by its id. */

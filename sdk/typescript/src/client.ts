@@ -11,6 +11,7 @@ import { Lock } from "./lock.js";
 import { given, timeoutOf, waitOf, waysTo } from "./options.js";
 import type { CallOptions, ClientOptions, LeaseOptions, LockOptions } from "./options.js";
 import { LeaseNotFoundError } from "./problems.js";
+import { RollCall } from "./rollcall.js";
 import { Servers, type Effort } from "./servers.js";
 import { follow, link } from "./signals.js";
 import { eventsOf } from "./watch.js";
@@ -45,7 +46,7 @@ export class Client {
    * with `wait` until the end of the wait. When the call fails it leaves no claim behind, or says so to `onEvent`.
    */
   async lock(name: string, options: LockOptions = {}): Promise<Lock> {
-    const { lease, ttl, holder, metadata, key = randomKey(), signal } = options;
+    const { lease, ttl, holder, metadata, key, signal } = options;
     const wait = waitOf(options);
     signal?.throwIfAborted();
     lease?.check();
@@ -73,7 +74,9 @@ export class Client {
     const { body, sent } = await this.#calls.createLease(request, { signal });
     const what = "the lease";
     const hold = new Hold(what, this.#clock, sent, body.ttl_seconds);
-    const heartbeat = this.#heartbeat(body.id, hold, sent, body.ttl_seconds);
+    const rollCall = new RollCall(this.#calls, body.id, hold, (name, error) => this.#tell({ type: "lost", name, error }));
+    const renewed = (stopped: AbortSignal) => void rollCall.afterRenewal(stopped);
+    const heartbeat = this.#heartbeat(body.id, hold, sent, body.ttl_seconds, undefined, renewed);
     const leaving = new Leaving(
       what,
       hold,
@@ -153,7 +156,7 @@ export class Client {
   }
 
   #onLease({ lock, ttl }: Grant, lease: Lease): Lock {
-    return this.#lock(lock, ttl, lease.hold.part(lockText(lock.name)), () => {});
+    return this.#lock(lock, ttl, lease.hold.part(lock.id, lock.name, lockText(lock.name)), () => {});
   }
 
   #lock(lock: Grant["lock"], ttl: number, hold: Holding, stop: () => void): Lock {
@@ -167,11 +170,18 @@ export class Client {
     return lost ? { until: this.#clock.now() + LOST_MS, patience: LOST_MS } : {};
   }
 
-  #heartbeat(id: string, hold: Hold, sent: number, ttl: number, name?: string): Heartbeat {
+  #heartbeat(
+    id: string,
+    hold: Hold,
+    sent: number,
+    ttl: number,
+    name?: string,
+    renewed: (stopped: AbortSignal) => void = () => {},
+  ): Heartbeat {
     const what = given<{ name?: string }>({ name });
     const failed = (error: Error) => this.#tell({ type: "renewal_failed", ...what, error });
     follow(hold.signal, (error) => this.#tell({ type: "lost", ...what, error: error as LockNotHeldError }));
-    return new Heartbeat(this.#calls.servers, id, hold, sent, ttl, failed);
+    return new Heartbeat(this.#calls.servers, id, hold, sent, ttl, failed, renewed);
   }
 }
 

@@ -44,6 +44,11 @@ export class NoTokenError extends LatchkeyError {
     super(`no token: ${(Object(cause) as { message?: string }).message ?? "its function failed"}`, { cause });
   }
 
+  /** Says that it was not given in time: the function may do better when it is asked again. */
+  get late(): boolean {
+    return (Object(this.cause) as { name?: unknown }).name === "TimeoutError";
+  }
+
   override get name() {
     return "NoTokenError" as const;
   }

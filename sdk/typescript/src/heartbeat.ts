@@ -6,10 +6,12 @@ import { alarm } from "./timers.js";
 
 const JITTER = 0.1;
 const LONGEST_TRY_MS = 5_000;
+/** The least that a try is given, in milliseconds, however many servers are not asked yet. */
+const LEAST_TRY_MS = 250;
 const FIRST_PAUSE_MS = 100;
 
 /** Says whether an answer to a renewal means that the lease is over. A wrong path does not. */
-export function isOver(error: unknown): boolean {
+export function isOver(error: unknown): error is ProblemError {
   return error instanceof ProblemError && (error.status === 404 || error.status === 410) && error.code !== "not_found";
 }
 
@@ -22,20 +24,33 @@ export class Heartbeat {
   readonly #id: string;
   readonly #hold: Hold;
   readonly #failed: (error: Error) => void;
+  readonly #renewed: (stopped: AbortSignal) => void;
   readonly #stopped = new AbortController();
   #ttl: number;
   #sent: number;
   #failures = 0;
   #stopAlarm: () => void = () => {};
 
-  /** `id` is the lease's; the hold begins with `sent` and `ttl`, as here. */
-  constructor(servers: Servers, id: string, hold: Hold, sent: number, ttl: number, failed: (error: Error) => void) {
+  /**
+   * `id` is the lease's; the hold begins with `sent` and `ttl`, as here. `failed` is told of each renewal that failed, `renewed`
+   * of each that succeeded, with a signal that fires when the heartbeat is stopped.
+   */
+  constructor(
+    servers: Servers,
+    id: string,
+    hold: Hold,
+    sent: number,
+    ttl: number,
+    failed: (error: Error) => void,
+    renewed: (stopped: AbortSignal) => void,
+  ) {
     this.#servers = servers;
     this.#id = id;
     this.#hold = hold;
     this.#sent = sent;
     this.#ttl = ttl;
     this.#failed = failed;
+    this.#renewed = renewed;
     this.#next();
   }
 
@@ -66,17 +81,24 @@ export class Heartbeat {
     if (left <= 0 || this.#stopped.signal.aborted) {
       return;
     }
-    const ms = Math.min((this.#ttl * 1000) / 3, LONGEST_TRY_MS, left);
     try {
-      const { body, sent } = await this.#servers.attempt(renewal(this.#id), ms, this.#stopped.signal);
+      const { body, sent } = await this.#servers.attempt(renewal(this.#id), this.#timeFor(left), this.#stopped.signal);
       this.#sent = sent;
       this.#ttl = body.ttl_seconds;
       this.#failures = 0;
       this.#hold.renewed(sent, body.ttl_seconds);
       this.#next();
+      this.#renewed(this.#stopped.signal);
     } catch (error) {
       this.#retry(error as Error);
     }
+  }
+
+  /** Milliseconds for a try: of those left, the share of one server of those that have not failed yet. */
+  #timeFor(left: number): number {
+    const unasked = Math.max(this.#servers.count - this.#failures, 1);
+    const share = Math.max(left / unasked, LEAST_TRY_MS);
+    return Math.min((this.#ttl * 1000) / 3, LONGEST_TRY_MS, share, left);
   }
 
   #retry(error: Error): void {

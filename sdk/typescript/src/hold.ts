@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.js";
 import { LockLostError, LockReleasedError, LockUncertainError, type LockNotHeldError } from "./errors.js";
+import { lossBy } from "./loss.js";
 import { Part } from "./part.js";
-import { LockBrokenError } from "./problems.js";
 import { alarm } from "./timers.js";
 
 const LEAST_MARGIN_MS = 250;
@@ -10,13 +10,6 @@ const MOST_MARGIN_MS = 2_000;
 /** How long before the deadline a hold that was not renewed is told to be uncertain, in milliseconds. */
 export function marginOf(ttl: number): number {
   return Math.min(Math.max(ttl * 100, LEAST_MARGIN_MS), MOST_MARGIN_MS);
-}
-
-/** The loss that an answer of the service tells. */
-export function lossBy(cause: Error, what: string): LockLostError {
-  const reason = cause instanceof LockBrokenError && cause.reason ? `: ${cause.reason}` : "";
-  const text = cause instanceof LockBrokenError ? `was broken by an administrator${reason}` : `is lost: ${cause.message}`;
-  return new LockLostError(`${what} ${text}`, { cause });
 }
 
 /**
@@ -99,9 +92,14 @@ export class Hold {
     this.#finish(new LockReleasedError(`${this.#what} was released`));
   }
 
-  /** A hold on the same lease: it ends with this one, or before. */
-  part(what: string): Part {
-    const part = new Part(what, this, () => this.#parts.delete(part));
+  /** What is held on the same lease, and has not ended. */
+  get parts(): readonly Part[] {
+    return [...this.#parts];
+  }
+
+  /** A hold on the same lease, of the lock with this id: it ends with this one, or before. */
+  part(id: string, name: string, what: string): Part {
+    const part = new Part(id, name, what, this, () => this.#parts.delete(part));
     this.#parts.add(part);
     if (this.end) {
       this.#loseParts(this.end);
@@ -124,7 +122,7 @@ export class Hold {
   #loseParts(why: LockNotHeldError): void {
     const released = why instanceof LockReleasedError;
     const loss = released ? new LockLostError(`${why.message}, and with it all that was held on it`) : why;
-    for (const part of [...this.#parts]) {
+    for (const part of this.parts) {
       part.lose(loss);
     }
   }

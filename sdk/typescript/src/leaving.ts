@@ -1,5 +1,5 @@
 import { LockLostError, LockReleasedError, type LockNotHeldError } from "./errors.js";
-import { lossBy } from "./hold.js";
+import { lossBy } from "./loss.js";
 import { LeaseNotFoundError, LockBrokenError, LockNotFoundError } from "./problems.js";
 
 /** What is given back: a {@link Hold}, or the part of one lock in it. */

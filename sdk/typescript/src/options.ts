@@ -14,6 +14,7 @@ export interface ClientOptions {
   /**
    * Says who calls: an API token or a JWT, sent as `Authorization: Bearer`; or a function that has it. That is called before
    * the first request, and again when one is answered 401, which is then sent once more if there is another token.
+   * One that has not given it after 5 s is called again.
    */
   readonly token?: Token;
   /**
@@ -33,6 +34,7 @@ export interface LockOptions {
   readonly ttl?: number;
   /**
    * Seconds to wait in line for it, rounded up to whole ones; `Infinity` for as long as it takes. 0, the default, tries once.
+   * When servers are silent the call ends about 5 s later at most.
    */
   readonly wait?: number;
   /** Who claims it: shown to others, up to 255 bytes. */
@@ -41,7 +43,10 @@ export interface LockOptions {
   readonly metadata?: Readonly<Record<string, string>>;
   /** Put it on this lease, and on its heartbeat. */
   readonly lease?: Lease;
-  /** The idempotency key, 16 to 128 printable ASCII characters, fresh for each acquisition; random by default. */
+  /**
+   * The idempotency key, 16 to 128 printable ASCII characters, fresh for each acquisition; random by default. One that is given
+   * is kept when the place is lost and taken anew.
+   */
   readonly key?: string;
   /** Ends the wait: the claim is taken back (for up to 2 s) and the call rejects with the reason. Nothing once it is held. */
   readonly signal?: AbortSignal;

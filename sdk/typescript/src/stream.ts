@@ -1,4 +1,5 @@
 import { failure, send, type Way } from "./attempt.js";
+import { UnexpectedAnswerError } from "./errors.js";
 import { link } from "./signals.js";
 import { alarm } from "./timers.js";
 
@@ -6,6 +7,8 @@ import { alarm } from "./timers.js";
 const OPENING_MS = 5_000;
 /** The service sends a comment after every 10 silent seconds: a line that is silent for longer than this is dead. */
 const SILENCE_MS = 14_000;
+/** The longest event, in characters: the service sends a claim, with its metadata. */
+const LONGEST_EVENT = 2 ** 20;
 
 /** An event that the service sent. */
 export interface StreamEvent {
@@ -44,6 +47,9 @@ async function* texts(answer: Response): AsyncGenerator<string> {
     const end = rest.lastIndexOf("\n\n") + 1;
     yield rest.slice(0, end);
     rest = rest.slice(end);
+    if (rest.length > LONGEST_EVENT) {
+      throw new UnexpectedAnswerError(answer.status, `an event is longer than ${LONGEST_EVENT} characters`);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 import { passes } from "./attempt.js";
 import { lockPath } from "./calls.js";
 import { ProblemError, problemError } from "./problems.js";
-import type { Servers } from "./servers.js";
+import { KEEPING_PAUSE_MS, type Servers } from "./servers.js";
 import { sleep } from "./timers.js";
 import { isProblem, readLock, type LockBody } from "./wire.js";
 
@@ -37,6 +37,6 @@ export async function* eventsOf(servers: Servers, id: string, signal: AbortSigna
     if (lost) {
       throw lost;
     }
-    await sleep(Math.max(Math.random() * pause, asked), signal);
+    await sleep(Math.min(Math.max(Math.random() * pause, asked), KEEPING_PAUSE_MS), signal);
   }
 }

@@ -84,6 +84,20 @@ describe("a token", { concurrency: true }, () => {
     await eventually("a call that works", async () => client.getLock(ID).then(() => true, () => false));
   });
 
+  test("that never comes is asked for again, by another call and by the same", async () => {
+    const [fetch] = played();
+    for (const requestTimeout of [0.2, 30]) {
+      let asked = 0;
+      const client = new Client("http://played", {
+        fetch,
+        requestTimeout,
+        token: () => (asked++ === 0 ? new Promise<string>(() => {}) : "soon"),
+      });
+      await eventually("a call that works", async () => client.getLock(ID).then(() => true, () => false));
+      assert.ok(asked >= 2);
+    }
+  });
+
   test("follows no redirect", async () => {
     let followed = 0;
     const elsewhere = await listening(createServer((_, answer) => answer.end(String(++followed))));

@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Client, LockLostError, LockReleasedError, LockUncertainError, NotAcquiredError } from "@latchkey/client";
+import {
+  Client,
+  LockBrokenError,
+  LockLostError,
+  LockNotFoundError,
+  LockReleasedError,
+  LockUncertainError,
+  NotAcquiredError,
+  type ClientEvent,
+} from "@latchkey/client";
+import { faulty } from "./faults.js";
 import { aName, BOUND_MS, eventually, fired, replicas, SHORT_TTL, within } from "./service.js";
 import { Line } from "./line.js";
 
@@ -79,5 +89,53 @@ describe("a lease of many locks", { concurrency: true }, () => {
     await using lock = await within(BOUND_MS, "the lock", waiting);
     assert.ok(lock.held);
     await assert.rejects(lease.lock(name), NotAcquiredError, "no lock is re-entrant");
+  });
+});
+
+describe("a lock on a lease of many", { concurrency: true }, () => {
+  for (const { how, reason, kind, says } of [
+    { how: "broken", reason: "host web-3 is gone", kind: LockBrokenError, says: /was broken by an administrator: host web-3 is gone$/ },
+    { how: "released elsewhere", reason: undefined, kind: LockNotFoundError, says: /is lost: / },
+  ]) {
+    test(`is told when it was ${how}, and the others are kept`, async () => {
+      const events: ClientEvent[] = [];
+      const far = new Client(replica!.url, { onEvent: (event) => events.push(event) });
+      await using lease = await far.lease({ ttl: SHORT_TTL });
+      const [lock, other] = await Promise.all([lease.lock(aName()), lease.lock(aName())]);
+      await client.deleteLock(lock.id, reason === undefined ? {} : { reason });
+      const loss = await fired(lock.signal);
+      assert.ok(loss instanceof LockLostError && loss.cause instanceof kind, String(loss));
+      assert.match(loss.message, says);
+      assert.ok(!lock.held && lock.remaining() === 0);
+      assert.deepEqual(events, [{ type: "lost", name: lock.name, error: loss }]);
+      assert.ok(other.held && lease.held);
+      assert.equal(await lock.release(), false);
+    });
+  }
+
+  test("is not lost for being younger than the look that misses it", async () => {
+    let granted: Awaited<ReturnType<typeof lease.lock>> | undefined;
+    let asked = 0;
+    const line = faulty((method, url) => {
+      if (method === "GET" && url.pathname.startsWith("/locks/")) {
+        asked++;
+      }
+      if (method !== "GET" || !url.pathname.startsWith("/leases/") || granted) {
+        return undefined;
+      }
+      return async (pass) => {
+        const answer = await pass();
+        granted = await lease.lock(aName());
+        return answer;
+      };
+    });
+    const lease = await new Client(replica!.url, { fetch: line }).lease({ ttl: SHORT_TTL });
+    await lease.lock(aName());
+    await eventually("a lock granted between a look and its answer", () => granted !== undefined);
+    const seen = lease.remaining();
+    await eventually("another renewal", () => lease.remaining() > seen);
+    assert.ok(granted!.held);
+    assert.equal(asked, 0, "it was asked for");
+    await lease.release();
   });
 });
