@@ -1159,6 +1159,7 @@ export interface operations {
             };
             readonly 400: components["responses"]["InvalidRequest"];
             readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["LeaseNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 409: components["responses"]["NotRenewable"];
@@ -1251,6 +1252,7 @@ export interface operations {
             };
             readonly 400: components["responses"]["InvalidRequest"];
             readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["LeaseNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 409: components["responses"]["MaxHoldReached"];
@@ -1371,6 +1373,7 @@ export interface operations {
             readonly 404: components["responses"]["LeaseNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 409: components["responses"]["LockHeld"];
+            readonly 410: components["responses"]["LockBroken"];
             readonly 413: components["responses"]["PayloadTooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
             readonly 422: components["responses"]["IdempotencyKeyReused"];
@@ -1414,6 +1417,7 @@ export interface operations {
             };
             readonly 400: components["responses"]["InvalidRequest"];
             readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["LockNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 409: components["responses"]["MaxHoldReached"];
@@ -1513,6 +1517,7 @@ export interface operations {
             };
             readonly 400: components["responses"]["InvalidRequest"];
             readonly 401: components["responses"]["Unauthorized"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["LockNotFound"];
             readonly 408: components["responses"]["RequestTimeout"];
             readonly 409: components["responses"]["MaxHoldReached"];
