@@ -9,7 +9,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 
+	"github.com/alecthomas/kong"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/latchkey/latchkey/server"
@@ -29,9 +31,26 @@ type accessFlags struct {
 	AdminListen string `placeholder:"HOST:PORT" group:"access" help:"Where to serve /metrics, /healthz and /readyz over HTTP to those who run the service. It asks nobody who they are. /metrics is then here only."`
 	Pprof       bool   `group:"access" help:"Serve /debug/pprof/ there too."`
 	AuditLog    string `placeholder:"FILE" group:"access" help:"Append a line of JSON to this file for each lock that an administrator breaks (default: in the log, as component audit)."`
+
+	empty []string // flags that were given, and nothing in them
+}
+
+// AfterApply finds what is given and empty, as --auth-file=$FILE is in a shell without FILE: it must not pass for what was left
+// out, which leaves a door open or, of --etcd-endpoints, has each replica hold locks of its own.
+func (f *accessFlags) AfterApply(ctx *kong.Context) error {
+	for _, flag := range ctx.Flags() {
+		watched := flag.Group != nil && flag.Group.Key == "access" || flag.Name == "etcd-endpoints"
+		if kind := flag.Target.Kind(); watched && flag.Set && (kind == reflect.String || kind == reflect.Slice) && flag.Target.Len() == 0 {
+			f.empty = append(f.empty, flag.Name)
+		}
+	}
+	return nil
 }
 
 func (f *accessFlags) check(bad *faults, listen string) {
+	for _, flag := range f.empty {
+		bad.add(flag, "is given and empty, as an unset variable of a shell makes it: give it a value, or leave it out")
+	}
 	if f.AuthFile != "" && f.InsecureNoAuth {
 		bad.add("insecure-no-auth", "cannot be used together with --auth-file")
 	}
@@ -79,7 +98,7 @@ func (f *accessFlags) tls(logger *slog.Logger, registry prometheus.Registerer) (
 	}
 	return server.OpenTLS(server.TLSConfig{
 		CertFile: f.TLSCert, KeyFile: f.TLSKey, ClientCAFile: f.TLSClientCA, RequireClientCert: f.TLSClientRequired,
-		Logger: logger.With("component", "tls"), Registerer: registry,
+		Logger: logger, Registerer: registry,
 	})
 }
 

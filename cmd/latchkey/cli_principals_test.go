@@ -20,7 +20,7 @@ func cliPrincipals(t *testing.T, rights map[string]string) (r *running, tokens m
 	for name, granted := range rights {
 		token, entry := tokenNew(t, name)
 		tokens[name] = []string{"LATCHKEY_TOKEN=" + token}
-		text += strings.Replace(entry, "[lock, read]", granted, 1)
+		text += strings.NewReplacer("[lock, read]", granted, `prefix: "`+name+`"`, `prefix: "*"`).Replace(entry)
 	}
 	file := filepath.Join(t.TempDir(), "auth.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

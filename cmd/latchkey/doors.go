@@ -91,13 +91,26 @@ func (d *doors) serveAdmin(s *server.Server, profiles bool, logger *slog.Logger)
 		return nil
 	}
 	d.adminServer = server.NewHTTPServer(s.Admin(profiles), logger)
-	logger.Info("administration listens on http://"+d.admin.Addr().String(), "pprof", profiles)
+	address := d.admin.Addr().String()
+	if !loopback(address) {
+		logger.Warn(openAdministration(profiles), "listen", address)
+	}
+	logger.Info("administration listens on http://"+address, "pprof", profiles)
 	d.running.Go(func() {
 		if err := d.adminServer.Serve(d.admin); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("the listener for administration ended", "cause", err)
 		}
 	})
 	return nil
+}
+
+// openAdministration warns of a listener that others than this machine may reach.
+func openAdministration(profiles bool) string {
+	const said = "the listener for administration asks nobody who they are: whoever reaches this address can read the metrics"
+	if profiles {
+		return said + ", AND --pprof lets them look into this process and keep it busy: let nobody but administrators reach it"
+	}
+	return said
 }
 
 func (d *doors) close() {

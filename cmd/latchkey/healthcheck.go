@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,7 +20,7 @@ type healthcheckCommand struct {
 	URL         string   `name:"url" placeholder:"URL" help:"Where latchkey is, such as http://127.0.0.1:8080 (default: this machine, at the port of --listen)."`
 	Listen      string   `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"What the server was told to listen on (default: ${default}); read if there is no --url."`
 	AdminListen string   `placeholder:"HOST:PORT" help:"The server's listener for administration, if it has one: asked in place of --listen."`
-	TLSCert     string   `name:"tls-cert" placeholder:"FILE" help:"The server's certificate, if it has one: it is asked over HTTPS, and must show this one."`
+	TLSCert     string   `name:"tls-cert" placeholder:"FILE" help:"The server's certificate, if it has one: it is asked over HTTPS, and must show this one. A server with --tls-client-required can be asked at its --admin-listen only."`
 	Live        bool     `help:"Ask only whether it is alive (/healthz), and not whether it can serve (/readyz)."`
 	Timeout     duration `default:"3s" placeholder:"DURATION" help:"How long the answer may take: 100ms to 1m (default: ${default})."`
 }
@@ -48,14 +49,22 @@ func (c *healthcheckCommand) run(s surroundings) error {
 		return err
 	}
 	// straight there: no proxy of the environment, no redirect, no connection kept
-	line := &http.Transport{DisableKeepAlives: true}
+	line := &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
 	if c.URL == "" && c.AdminListen == "" && c.TLSCert != "" {
 		if line.TLSClientConfig, err = pinned(c.TLSCert); err != nil {
 			return err
 		}
 	}
+	var wanted atomic.Bool
+	line.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		wanted.Store(true)
+		return &tls.Certificate{}, nil // none
+	}
 	client := &http.Client{Transport: line, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
+	if err != nil && wanted.Load() && ctx.Err() == nil {
+		return fmt.Errorf("%w: the server wants certificates of its clients, and there is none here; if it has --tls-client-required, give it --admin-listen, and the same here", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -112,7 +121,10 @@ func pinned(file string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(text)
+	block, rest := pem.Decode(text)
+	for block != nil && block.Type != "CERTIFICATE" { // the key may be in the same file
+		block, rest = pem.Decode(rest)
+	}
 	if block == nil {
 		return nil, fmt.Errorf("%s holds no certificate", file)
 	}

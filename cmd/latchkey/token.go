@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/latchkey/latchkey/server/access"
 )
@@ -39,13 +40,18 @@ func (c *newToken) run(s surroundings) error {
 	if err != nil {
 		return err
 	}
+	prefix, err := json.Marshal(strings.ReplaceAll(c.Name, "*", "-")) // a star would make it wider than the name
+	if err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(s.stderr, told+`# The auth file keeps this, under principals:
   - name: %s
     tokens:
       - %s
     grants:
-      - prefix: "*" # every name; "team-a" would be the name team-a and what is below it, as team-a/x
+      # the names of locks it is for: this one, and those that begin with it and a slash; "*" would be every name, others' too
+      - prefix: %s
         rights: [lock, read]
-`, name, kept)
+`, name, kept, prefix)
 	return err
 }

@@ -40,15 +40,26 @@ func wantToken(t *testing.T, file, token, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if who.Name != name || !who.May(access.Lock, "nightly") || !who.May(access.Read, "nightly") || who.May(access.Admin, "nightly") {
-		t.Errorf("the token is that of %+v", who)
+	own := strings.ReplaceAll(name, "*", "-") // in a prefix a star is more than itself
+	for _, lock := range []string{own, own + "/nightly"} {
+		if !who.May(access.Lock, lock) || !who.May(access.Read, lock) || who.May(access.Admin, lock) {
+			t.Errorf("the token is that of %+v", who)
+		}
+	}
+	for _, lock := range []string{"x", own + "x", "nightly"} {
+		if who.Name != name || who.May(access.Read, lock) {
+			t.Errorf("the token is that of %+v, who may read %s", who, lock)
+		}
 	}
 }
 
 func TestTokenNewPrintsAnEntryToBePasted(t *testing.T) {
-	for _, name := range []string{"ci", "The \"night\" shift & co", "true", "12", "- x # y", "夜"} {
+	for _, name := range []string{"ci", "The \"night\" shift & co", "true", "12", "- x # y", "夜", "*", "a*", "*b*", strings.Repeat("x", access.MaxName)} {
 		token, beside := tokenNew(t, "--", name)
 		wantToken(t, "principals:\n"+beside, token, name)
+		if !strings.Contains(beside, `"*" would be every name`) {
+			t.Errorf("it does not say what a star is:\n%s", beside)
+		}
 		if strings.Contains(beside, token) {
 			t.Error("the token is in what is to be pasted")
 		}

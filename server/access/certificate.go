@@ -64,10 +64,10 @@ func certificateNames(c *x509.Certificate) []string {
 	return names
 }
 
-var (
-	errNobodysCertificate = errors.New("the certificate has no name of a principal")
-	errSeveralPrincipals  = errors.New("the certificate has names of several principals")
-	errCertificateExpired = errors.New("the certificate has expired since its connection began")
+const (
+	errNobodysCertificate refusal = "the certificate has no name of a principal"
+	errSeveralPrincipals  refusal = "the certificate has names of several principals"
+	errCertificateExpired refusal = "the certificate has expired since its connection began"
 )
 
 // certificates are the principals by the names of their certificates.

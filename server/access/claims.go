@@ -1,8 +1,10 @@
 package access
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -14,6 +16,51 @@ const maxPrincipalClaim = 255
 
 // claims are what a JWT says, each as it was written.
 type claims map[string]json.RawMessage
+
+const (
+	errClaims refusal = "the JWT has no claims"
+	errTwice  refusal = "the JWT has a claim twice"
+	errCase   refusal = "the JWT has a registered claim in another case of letters"
+)
+
+// registered are the names of claims that RFC 7519 knows.
+var registered = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti"}
+
+// readClaims reads those of which every reader reads the same: each is there once, and none only looks like a registered one.
+// The library takes names in any case of letters, and the last of several for the claim.
+func readClaims(payload []byte) (claims, error) {
+	if !json.Valid(payload) {
+		return nil, errClaims
+	}
+	reader := json.NewDecoder(bytes.NewReader(payload))
+	if begin, err := reader.Token(); err != nil || begin != json.Delim('{') {
+		return nil, errClaims
+	}
+	all := claims{}
+	for reader.More() {
+		key, err := reader.Token()
+		name, is := key.(string)
+		if err != nil || !is {
+			return nil, errClaims
+		}
+		var value json.RawMessage
+		if err := reader.Decode(&value); err != nil {
+			return nil, errClaims
+		}
+		if _, before := all[name]; before {
+			return nil, errTwice
+		}
+		if looksRegistered(name) {
+			return nil, errCase
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+func looksRegistered(name string) bool {
+	return slices.ContainsFunc(registered, func(r string) bool { return name != r && strings.EqualFold(name, r) })
+}
 
 // text is a claim that is one text.
 func (c claims) text(name string) (string, bool) {

@@ -41,10 +41,12 @@
 // two principals is refused.
 //
 // A JWT must have exp and is good until then, to the second; nbf is forgiven ClockLeeway. It must be signed by a public key of
-// the issuer, by an algorithm that was chosen; its own ideas of where keys are (jwk, jku, x5u) are not followed.
+// the issuer, by an algorithm that was chosen; its own ideas of where keys are (jwk, jku, x5u) are not followed. One with a
+// claim twice, or with iss, sub, aud, exp, nbf, iat or jti in another case of letters, is refused: others might read another
+// in it.
 //
 // Whatever is wrong with credentials, the answer is ErrBadCredentials, and no more is to be told. The cause is in the log at
-// debug, without the credentials.
+// debug, in at most 128 bytes and without anything that was sent.
 //
 // # Keys of an issuer
 //
@@ -56,8 +58,14 @@
 //
 // # Changes
 //
-// Run looks at the auth file and the key file every 5 s, and Reload does at once. What is faulty changes nothing: the earlier
-// content stays in force, the faults are logged together, latchkey_auth_reloads_total{outcome="refused"} counts it and
-// latchkey_auth_stale is 1 until the file is mended. Requests under way keep the principal that they began with, so what was
-// taken away from it is felt by the next request and not by a wait or a stream that goes on.
+// Run looks at the auth file and the key file every 5 s, and Reload does at once. A file that is faulty changes nothing: its
+// earlier content stays in force, the faults are logged together, latchkey_auth_reloads_total{outcome="refused"} counts it and
+// latchkey_auth_stale is 1 until the file is mended. The other file counts all the same: new keys are taken beside a faulty auth
+// file, with the settings in force, and a new auth file beside a faulty key file, unless it names other keys or another issuer.
+// Requests under way keep the principal that they began with, so what was taken away from it is felt by the next request and not
+// by a wait or a stream that goes on.
+//
+// To change a file, write another beside it and rename that to its name, as mv does in one folder: the change is then there all
+// at once. A file that is written in place may be read half-written, and a beginning of it can be a good file too, that lacks
+// the principals and grants which are not yet written.
 package access

@@ -72,7 +72,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Gate, 
 func (g *Gate) Who(ctx context.Context, header http.Header, peer *x509.Certificate) (*Principal, error) {
 	given := header["Authorization"]
 	var p *Principal
-	err := errSeveralHeaders
+	var err error = errSeveralHeaders
 	switch {
 	case len(given) == 1:
 		p, err = g.policy.Load().authorized(ctx, given[0])
@@ -87,8 +87,8 @@ func (g *Gate) Who(ctx context.Context, header http.Header, peer *x509.Certifica
 	case errors.Is(err, ErrCannotTell):
 		return nil, ErrCannotTell
 	}
-	g.log.DebugContext(ctx, "credentials refused", "cause", err)
+	g.log.DebugContext(ctx, "credentials refused", "cause", causeOf(err))
 	return nil, ErrBadCredentials
 }
 
-var errSeveralHeaders = errors.New("there are several Authorization headers")
+const errSeveralHeaders refusal = "there are several Authorization headers"

@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,14 +14,15 @@ import (
 // ClockLeeway is how much earlier than its nbf a JWT is taken, for clocks that differ. There is none for its exp.
 const ClockLeeway = time.Minute
 
-var (
-	errSignature = errors.New("the signature of the JWT is none of the issuer's keys")
-	errClaims    = errors.New("the JWT has no claims")
-	errIssuer    = errors.New("the JWT is of another issuer")
-	errAudience  = errors.New("the JWT is for another audience")
-	errTooEarly  = errors.New("the JWT is not valid yet")
-	errPrincipal = fmt.Errorf("the JWT's principal claim is not 1 to %d bytes of printable text", maxPrincipalClaim)
+const (
+	errSignature refusal = "the signature of the JWT is by none of the issuer's keys"
+	errIssuer    refusal = "the JWT is of another issuer"
+	errAudience  refusal = "the JWT is for another audience"
+	errTooEarly  refusal = "the JWT is not valid yet"
+	errExpired   refusal = "the JWT has expired, or has no exp"
 )
+
+var errPrincipal = refusal(fmt.Sprintf("the JWT's principal claim is not 1 to %d bytes of printable text", maxPrincipalClaim))
 
 // keys are those of the issuer.
 type keys interface {
@@ -46,9 +46,12 @@ func (i *issuer) who(ctx context.Context, jwt string) (*Principal, error) {
 		Now:                  i.now,
 	})
 	token, err := verifier.Verify(ctx, jwt)
+	var expired *oidc.TokenExpiredError
 	switch {
 	case proof.err != nil:
 		return nil, proof.err // the library keeps only its text
+	case errors.As(err, &expired):
+		return nil, errExpired
 	case err != nil:
 		return nil, err
 	case !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(i.section.audiences, a) }):
@@ -86,8 +89,8 @@ func (p *proof) verify(ctx context.Context, jwt string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &p.claims); err != nil {
-		return nil, errClaims
+	if p.claims, err = readClaims(signed.UnsafePayloadWithoutVerification()); err != nil {
+		return nil, err
 	}
 	// first, so that nobody waits for the keys of this issuer on account of another's JWT
 	if from, _ := p.claims.text("iss"); from != p.issuer.section.issuer {

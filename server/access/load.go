@@ -25,31 +25,59 @@ func sumOf(text []byte, err error) [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// load makes a policy of the files, or says all that is wrong with them.
-func (g *Gate) load() (*policy, content, error) {
+// load makes a policy of the files, and says all that is wrong with them. A faulty one stands for what is in force of it, so
+// that it does not keep the other from being heard; where nothing is, or where that is not enough, there is no policy.
+func (g *Gate) load() (next *policy, seen content, faults error) {
+	inForce := g.policy.Load()
+	next, section, err := g.readAuth(&seen)
+	if err != nil && inForce != nil {
+		next, section = &policy{bearers: inForce.bearers, certificates: inForce.certificates}, inForce.section()
+	}
+	if section == nil {
+		return next, seen, err
+	}
+	keys, keysErr := g.keysOf(section, &seen)
+	if keys == nil && keysErr != nil {
+		return nil, seen, errors.Join(err, keysErr)
+	}
+	next.jwt = &issuer{section: section, keys: keys, now: g.now}
+	return next, seen, errors.Join(err, keysErr)
+}
+
+// readAuth reads the auth file, as far as that is possible.
+func (g *Gate) readAuth(seen *content) (*policy, *jwtSection, error) {
 	text, err := readFile(g.file)
-	seen := content{auth: sumOf(text, err)}
+	seen.auth = sumOf(text, err)
 	if err != nil {
-		return nil, seen, err
+		return nil, nil, err
 	}
 	f := readAuthFile(g.file, text)
-	section := f.jwt
-	if section == nil {
-		return f.policy, seen, f.err()
-	}
-	f.policy.jwt = &issuer{section: section, now: g.now}
+	return f.policy, f.jwt, f.err()
+}
+
+// keysOf are the keys by which the section's JWTs are verified. Those in force stand in for a faulty key file if they were of
+// the same file and issuer.
+func (g *Gate) keysOf(section *jwtSection, seen *content) (keys, error) {
 	if section.keysFile == "" {
-		f.policy.jwt.keys = g.keysAt(section.keysURL)
-		return f.policy, seen, f.err()
+		return g.keysAt(section.keysURL), nil
 	}
 	if seen.keysFile = section.keysFile; !filepath.IsAbs(seen.keysFile) {
 		seen.keysFile = filepath.Join(filepath.Dir(g.file), seen.keysFile)
 	}
-	text, err = readFile(seen.keysFile)
+	text, err := readFile(seen.keysFile)
 	seen.keys = sumOf(text, err)
-	k := &reader{file: seen.keysFile}
-	f.policy.jwt.keys = k.fixedKeys(text, err)
-	return f.policy, seen, errors.Join(f.err(), k.err())
+	r := &reader{file: seen.keysFile}
+	fixed := r.fixedKeys(text, err)
+	if err = r.err(); err == nil {
+		return fixed, nil
+	}
+	inForce := g.policy.Load()
+	if inForce != nil && inForce.jwt != nil {
+		if was := inForce.jwt.section; was.keysFile == section.keysFile && was.issuer == section.issuer {
+			return inForce.jwt.keys, err
+		}
+	}
+	return nil, err
 }
 
 // keysAt returns those in force if they are of the same URL: they are known already, and so is how often they may be fetched.

@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"errors"
 	"strings"
 )
 
@@ -16,12 +15,20 @@ type policy struct {
 	jwt          *issuer // nil: none are taken
 }
 
-var (
-	errScheme       = errors.New("the scheme of the credentials is not Bearer")
-	errTooLong      = errors.New("the credentials are too long")
-	errNobodysToken = errors.New("no principal has the token")
-	errNoIssuer     = errors.New("the credentials are none of our tokens, and no JWTs are taken")
+const (
+	errScheme       refusal = "the scheme of the credentials is not Bearer"
+	errTooLong      refusal = "the credentials are too long"
+	errNobodysToken refusal = "no principal has the token"
+	errNoIssuer     refusal = "the credentials are none of our tokens, and no JWTs are taken"
 )
+
+// section is that of the JWTs that are taken, or nil.
+func (p *policy) section() *jwtSection {
+	if p.jwt == nil {
+		return nil
+	}
+	return p.jwt.section
+}
 
 // authorized is who sent an Authorization header with this value.
 func (p *policy) authorized(ctx context.Context, value string) (*Principal, error) {

@@ -48,8 +48,8 @@ func (g *Gate) remote() (*remoteKeys, bool) {
 	return remote, is
 }
 
-// Reload reads the files anew. If they are faulty it returns all faults, and what was in force stays so. Requests under way are
-// not disturbed.
+// Reload reads the files anew. If they are faulty it returns all faults, and what was in force of a faulty file stays so.
+// Requests under way are not disturbed.
 func (g *Gate) Reload() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,12 +73,14 @@ func (g *Gate) reload() error {
 	policy, seen, err := g.load()
 	g.seen = seen
 	g.metrics.reloads.count(err)
+	if policy != nil {
+		g.policy.Store(policy)
+	}
 	if err != nil {
 		g.metrics.stale.Set(1)
 		g.log.Error("the auth file is faulty; what it said before stays in force", "file", g.file, "cause", err)
 		return err
 	}
-	g.policy.Store(policy)
 	g.metrics.stale.Set(0)
 	g.log.Info("the auth file was read anew", "file", g.file, "tokens", len(policy.bearers),
 		"certificates", len(policy.certificates), "jwt", policy.jwt != nil)
