@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
 
 	"github.com/latchkey/latchkey/api"
 	"github.com/latchkey/latchkey/server/access"
@@ -27,11 +28,20 @@ func (h handlers) breakLock(ctx context.Context, id, reason string) (api.DeleteL
 	if err != nil {
 		outcome = outcomeUnknown.code
 	}
-	h.cfg.Audit.Warn("lock broken", "by", ex.who.Name, "from", ex.remote, "reason", reason, "outcome", outcome,
+	h.cfg.Audit.Warn("lock broken", "by", ex.who.Name, "from", hostOf(ex.remote), "reason", reason, "outcome", outcome,
 		"name", lock.Name, "state", string(stateNames[lock.State]), "fencing_token", lock.Token,
 		"principal", lock.Owner, "holder", lock.Holder)
 	if err != nil {
 		return nil, err
 	}
 	return api.DeleteLock204Response{}, nil
+}
+
+// hostOf is an address without its port, which says nothing of who it was.
+func hostOf(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	return host
 }

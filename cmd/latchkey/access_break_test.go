@@ -131,8 +131,8 @@ func TestAnAdministratorBreaksALock(t *testing.T) {
 				t.Errorf("%s is %v, want %v", field, broken[0][field], value)
 			}
 		}
-		if refused != 8 {
-			t.Errorf("%d refusals are in the audit log, want 8", refused)
+		if refused != 0 { // anybody could fill it with them; they are in the log of requests
+			t.Errorf("%d refusals are in the audit log, want none", refused)
 		}
 	})
 
