@@ -66,11 +66,11 @@ class TestHeartbeat(unittest.TestCase):
         self.assertGreater(max(due) - min(due), 1)
 
     def test_a_renewal_ends_before_the_lease_is_given_up(self) -> None:
-        self.assertEqual(self.beat(6)._bound(), 2)
+        self.assertEqual(self.beat(6)._bound(1), 2)
         beat = self.beat(30)
-        self.assertEqual(beat._bound(), 5)
+        self.assertEqual(beat._bound(1), 5)
         self.now = 127
-        self.assertAlmostEqual(beat._bound(), 1)
+        self.assertAlmostEqual(beat._bound(1), 1)
 
     def test_each_loss_is_told_once(self) -> None:
         beat, told = self.beat(), threading.Event()

@@ -31,7 +31,9 @@ def claim_request(
     if queue:
         body["queue"] = True
     body.update(_shown(ttl, holder, metadata))
-    return Request("POST", "/locks", body, key, key is not None or lease_id is not None, wait_seconds)
+    return Request(
+        "POST", "/locks", body, key, key is not None or lease_id is not None, wait_seconds, in_line=queue and key is not None
+    )
 
 
 def lease_request(ttl: Optional[int], holder: Optional[str], metadata: Optional[Mapping[str, str]]) -> Request:

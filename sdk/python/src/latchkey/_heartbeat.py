@@ -9,7 +9,7 @@ import threading
 from typing import Callable, List, Optional, Tuple
 
 from latchkey._abort import Abort, Aborted
-from latchkey._calls import FIRST_PAUSE, Backoff
+from latchkey._calls import FIRST_PAUSE, Backoff, NotOurs
 from latchkey._clock import clock, wait_until
 from latchkey.errors import (
     LeaseNotFound,
@@ -29,6 +29,7 @@ JITTER = 0.1
 LONGEST_RENEWAL = 5.0
 LEAST_MARGIN = 0.25
 LARGEST_MARGIN = 2.0
+LEAST_RENEWAL = 0.25
 
 Renew = Callable[[float, Abort], Tuple[float, float]]
 """Sends one renewal, answered within so many seconds; says when it was sent, and the TTL that began then."""
@@ -184,7 +185,7 @@ class Heartbeat:
         due = self._due()
         while self._await(due):
             try:
-                sent, ttl = self._renew(self._bound(), self._abort)
+                sent, ttl = self._renew(self._bound(self._servers - failures), self._abort)
             except Aborted:
                 return
             except (LeaseNotFound, LockNotFound, LockBroken, MaxHoldReached) as err:
@@ -205,7 +206,7 @@ class Heartbeat:
 
     def _asked_pause(self, err: Exception) -> float:
         """How long the service wants to be left alone, if it got too many requests; not so long that it would be too late."""
-        if not isinstance(err, ProblemError) or err.status != 429:
+        if not isinstance(err, (ProblemError, NotOurs)) or err.status != 429:
             return 0
         with self._changed:
             return max(min(err.retry_after or 0, (self._give_up_at() - clock()) / 2), 0)
@@ -214,9 +215,12 @@ class Heartbeat:
         with self._changed:
             return self._sent + self._ttl / RENEWALS_IN_A_TTL * random.uniform(1 - JITTER, 1 + JITTER)
 
-    def _bound(self) -> float:
+    def _bound(self, untried: int) -> float:
+        """How long a renewal may take: so that the servers that were not tried since the last one get their turn too."""
         with self._changed:
-            return min(self._ttl / RENEWALS_IN_A_TTL, LONGEST_RENEWAL, self._give_up_at() - clock())
+            left = self._give_up_at() - clock()
+            share = max(left / max(untried, 1), LEAST_RENEWAL)
+            return min(self._ttl / RENEWALS_IN_A_TTL, LONGEST_RENEWAL, share, left)
 
     def _await(self, due: float) -> bool:
         """Whether there is something to renew when it is due."""
