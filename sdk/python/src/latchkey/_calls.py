@@ -194,13 +194,13 @@ class Calls:
 
     def _authorized(self, server: Server, request: Request, bound: float, abort: Abort) -> Answer:
         """Sends the request, and once more with a fresh token if the first is refused."""
+        token = self._credentials.get(max(bound, self.timeout), abort)  # a first one is in no hurry: nothing is held yet
         until = clock() + bound
-        token = self._credentials.get()
         refused = self._exchange(server, request, until - clock(), abort, token)
         if refused.status != 401 or token is None:
             return refused
         try:
-            fresh = self._credentials.get(refused=token)
+            fresh = self._credentials.get(until - clock(), abort, refused=token)
         except NoToken:
             return refused  # which says more
         if fresh == token:
