@@ -7,10 +7,16 @@ import socket
 import threading
 import time
 import unittest
-from typing import Any, List
+from typing import Any, FrozenSet, List
 from unittest import mock
 
-from latchkey import FOREVER, Client, Forbidden, NotAcquired, Unreachable
+from latchkey import FOREVER, Client, Forbidden, LockLost, NotAcquired, Problem, Unreachable
+from latchkey._abort import Abort
+from latchkey._api import Api
+from latchkey._clock import clock
+from latchkey._heartbeat import Heartbeat
+from latchkey._share import Share, Shares
+from latchkey.errors import problem_error
 from tests.scripted import HELD, Heard, Script, Scripted, answer, problem, silence
 from tests.support import BOUND, InThread
 
@@ -123,6 +129,55 @@ class TestSilence(FaultTest):
             for thread in asking:
                 thread.join(BOUND)
                 self.assertFalse(thread.is_alive())
+
+
+class TestManyShares(unittest.TestCase):
+    def setUp(self) -> None:
+        self.api = mock.Mock(spec=Api)
+        self.beat = mock.Mock(spec=Heartbeat)
+        self.shares = Shares(self.api, "l")
+
+    def hold(self, *names: str) -> List[Share]:
+        return [self.shares.add(name, name, self.beat) for name in names]
+
+    def look(self) -> None:
+        self.shares.look(clock() + BOUND, Abort())
+
+    def test_a_lease_with_many_locks_is_looked_at_now_and_then(self) -> None:
+        for number, looks in ((0, 0), (1, 20), (100, 20), (101, 2)):
+            with self.subTest(number=number):
+                self.setUp()
+                names = [f"n{each}" for each in range(number)]
+                self.hold(*names)
+                self.api.held_on_once.return_value = frozenset(names)
+                for _ in range(20):
+                    self.look()
+                self.assertEqual(self.api.held_on_once.call_count, looks)
+                self.api.look_once.assert_not_called()
+
+    def test_a_lock_that_came_after_the_look_was_sent_is_not_missed_in_it(self) -> None:
+        def come_meanwhile(*asked: object) -> FrozenSet[str]:
+            self.hold("late")
+            return frozenset()
+
+        self.hold("early")
+        self.api.held_on_once.side_effect = come_meanwhile
+        self.look()
+        self.assertEqual([call.args[0] for call in self.api.look_once.call_args_list], ["early"])
+
+    def test_what_is_missing_in_a_look_is_lost_only_if_the_service_says_so(self) -> None:
+        self.beat.loss.return_value = None
+        self.api.held_on_once.return_value = frozenset()
+        (share,) = self.hold("n")
+        for said in (None, Unreachable("nobody"), problem_error(Problem("t", "T", 503, "d", "unavailable"), None)):
+            self.api.look_once.side_effect = said
+            self.look()
+            self.assertIsNone(share.loss())
+        self.api.look_once.side_effect = problem_error(Problem("t", "T", 410, "d", "lock_broken", reason="why"), None)
+        self.look()
+        self.assertIsInstance(share.loss(), LockLost)
+        self.look()
+        self.assertEqual(self.api.look_once.call_count, 4, "what is lost is asked for no more")
 
 
 class TestAcquiring(FaultTest):

@@ -80,8 +80,12 @@ class TestHeartbeat(unittest.TestCase):
             losses.append(loss)
             told.set()
 
+        def fail(loss: LockNotHeld) -> None:
+            raise ValueError("the user's own")
+
         beat.on_loss(losses.append)
         beat.off_loss(losses.append)
+        beat.on_loss(fail)
         beat.on_loss(tell)
         beat.lost(GONE)
         self.now = 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 from urllib.parse import urlencode
 
 from latchkey._abort import Abort
@@ -106,6 +106,15 @@ class Api:
         """A heartbeat's renewal: one try. When it was sent, and the TTL that began then."""
         outcome = self.calls.attempt(renew_request(lease_id), LeaseInfo.read, bound, abort)
         return outcome.sent, outcome.value.ttl_seconds
+
+    def held_on_once(self, lease_id: str, bound: float, abort: Abort) -> FrozenSet[str]:
+        """One try: the ids of what is held on the lease."""
+        status = self.calls.attempt(Request("GET", path("leases", lease_id)), LeaseStatus.read, bound, abort).value
+        return frozenset(claim.id for claim in status.locks if claim.held)
+
+    def look_once(self, lock_id: str, bound: float, abort: Abort) -> Claim:
+        """One try."""
+        return self.calls.attempt(ask_request(lock_id, None), Claim.read, bound, abort).value
 
     def look_at_lease(self, lease_id: str, abort: Abort) -> LeaseStatus:
         request = Request("GET", path("leases", lease_id))

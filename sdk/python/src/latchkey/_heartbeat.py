@@ -34,6 +34,9 @@ LEAST_RENEWAL = 0.25
 Renew = Callable[[float, Abort], Tuple[float, float]]
 """Sends one renewal, answered within so many seconds; says when it was sent, and the TTL that began then."""
 
+Beside = Callable[[float, Abort], None]
+"""What is done after each renewal, and over by this time: the next one is due then. It raises nothing but Aborted."""
+
 
 def margin(ttl: float) -> float:
     """How long before the end a lease that could not be renewed is given up."""
@@ -50,6 +53,23 @@ def lost_by(what: str, answer: ProblemError) -> LockLost:
     return loss
 
 
+def tell_all(told: List[Callable[[LockNotHeld], None]], loss: LockNotHeld) -> None:
+    """One of them that fails keeps none of the others from knowing."""
+    for tell in told:
+        try:
+            tell(loss)
+        except Exception:
+            log.exception("what was to be told of a loss failed")
+
+
+def announce(what: str, told: List[Callable[[LockNotHeld], None]], loss: LockNotHeld) -> None:
+    """Tells from another thread, as whoever is told may do anything."""
+    try:
+        threading.Thread(target=tell_all, args=(told, loss), name=f"latchkey loss {what}", daemon=True).start()
+    except RuntimeError:
+        pass  # the interpreter is shutting down, and starts no threads
+
+
 class Heartbeat:
     """Renews in one daemon thread; a second looks at the clock, which a renewal that hangs must not keep from it.
 
@@ -57,9 +77,11 @@ class Heartbeat:
     yet to run.
     """
 
-    def __init__(self, what: str, renew: Renew, servers: int, sent: float, ttl: float) -> None:
+    def __init__(
+        self, what: str, renew: Renew, servers: int, sent: float, ttl: float, beside: Beside = lambda until, abort: None
+    ) -> None:
         self._what = what
-        self._renew = renew
+        self._renew, self._beside = renew, beside
         self._servers = servers
         self._process = os.getpid()
         self._changed = threading.Condition()
@@ -100,7 +122,7 @@ class Heartbeat:
             if self._loss is None:
                 self._told.append(tell)
             else:
-                self._announce([tell], self._loss)
+                announce(self._what, [tell], self._loss)
 
     def off_loss(self, tell: Callable[[LockNotHeld], None]) -> None:
         with self._changed:
@@ -157,19 +179,7 @@ class Heartbeat:
         self._changed.notify_all()
         level = logging.DEBUG if self._stopped else logging.WARNING
         told, self._told = self._told, []
-        self._announce([lambda loss: log.log(level, "%s", loss), *told], loss)
-
-    def _announce(self, told: List[Callable[[LockNotHeld], None]], loss: LockNotHeld) -> None:
-        """Tells from another thread, as whoever is told may do anything."""
-
-        def announce() -> None:
-            for tell in told:
-                tell(loss)
-
-        try:
-            threading.Thread(target=announce, name=f"latchkey loss {self._what}", daemon=True).start()
-        except RuntimeError:
-            pass  # the interpreter is shutting down, and starts no threads
+        announce(self._what, [lambda loss: log.log(level, "%s", loss), *told], loss)
 
     def _watch(self) -> None:
         while self.loss() is None:
@@ -203,6 +213,10 @@ class Heartbeat:
                 failures = 0
                 self.renewed(sent, ttl)
                 due = self._due()
+                try:
+                    self._beside(due, self._abort)
+                except Aborted:
+                    return
 
     def _asked_pause(self, err: Exception) -> float:
         """How long the service wants to be left alone, if it got too many requests; not so long that it would be too late."""
