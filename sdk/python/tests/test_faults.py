@@ -196,6 +196,21 @@ class TestAcquiring(FaultTest):
         self.assertEqual(self.methods(server), ["POST", "GET", "PUT", "DELETE"])
         self.assertIn("wait_seconds=1", server.heard[1].target)
 
+    def test_a_server_silent_at_the_end_of_the_wait_is_not_asked_last(self) -> None:
+        first = self.server(answer(202, QUEUED), self.hang)
+        second = self.server(BUSY)
+        with self.assertRaises(NotAcquired):
+            self.client(first, second).lock("n", wait=1)
+        self.assertEqual(self.methods(second), ["POST"])
+
+    def test_a_server_silent_after_its_grant_does_not_cost_it(self) -> None:
+        first = self.server(answer(202, QUEUED), answer(200, HELD), self.hang)
+        second = self.server(answer(200, RENEWED), answer(204))
+        began = time.monotonic()
+        self.client(first, second, timeout=BOUND).lock("n", wait=FOREVER).release()
+        self.assertLess(time.monotonic() - began, 2, "the TTL")
+        self.assertEqual(self.methods(second), ["PUT", "DELETE"])
+
     def test_the_callers_own_key_is_kept_when_the_place_is_lost(self) -> None:
         server = self.server(
             answer(202, QUEUED), problem(404, "lock_not_found"), answer(201, HELD), answer(204)
@@ -205,12 +220,13 @@ class TestAcquiring(FaultTest):
         self.assertEqual(keys, [KEY, KEY])
 
     def test_what_may_have_been_done_is_taken_back_though_a_later_try_was_refused(self) -> None:
-        for refusal, kind in ((BUSY, NotAcquired), (problem(403, "forbidden"), Forbidden)):
+        forbidden = problem(403, "forbidden")
+        for refusals, kind in (([BUSY], NotAcquired), ([forbidden], Forbidden), ([forbidden] * 3, Forbidden)):
             with self.subTest(kind=kind):
-                server = self.server(silence, refusal, answer(200, HELD), answer(204))
+                server = self.server(silence, *refusals, answer(200, HELD), answer(204))
                 with self.assertRaises(kind):
                     self.client(server).lock("n")
-                self.assertEqual(self.methods(server), ["POST", "POST", "POST", "DELETE"])
+                self.assertEqual(self.methods(server), ["POST", *["POST"] * len(refusals), "POST", "DELETE"])
                 posts = [heard for heard in server.heard if heard.method == "POST"]
                 self.assertEqual(len({heard.headers["idempotency-key"] for heard in posts}), 1)
                 self.assertNotIn("queue", json.loads(posts[-1].body))

@@ -11,7 +11,7 @@ from latchkey._abort import Abort
 from latchkey._api import Api, ask_request, claim_request
 from latchkey._calls import Backoff, Request
 from latchkey._clock import clock
-from latchkey._heartbeat import margin
+from latchkey._heartbeat import RENEWALS_IN_A_TTL, margin
 from latchkey.errors import (
     InvalidRequest,
     LatchkeyError,
@@ -21,6 +21,8 @@ from latchkey.errors import (
     LockNotFound,
     NotAcquired,
     PlaceLost,
+    ProblemError,
+    Unreachable,
 )
 from latchkey.wire import Claim
 
@@ -35,10 +37,11 @@ PATIENCE = 3.0
 SHORT_SLICE = 1
 SHORT_PATIENCE = 1.0
 
-# The service waits for whole seconds. An answer may come so much after the end of the wait, and what is left of a wait is
-# asked again and again in such pauses.
-TO_ANSWER = 0.25
+# The service waits for whole seconds: the last of them may end so much after the wait, or else what is left of it is asked
+# again and again in such pauses. The answer then has its own time to come.
+LATEST_END = 0.25
 REST_PAUSE = 0.2
+TO_ANSWER = 0.5
 
 CLEANUP_BOUND = 2.0
 
@@ -151,7 +154,10 @@ class Acquisition:
         while self._await_rest():
             self._tries = 0
             try:
-                outcome = self._api.calls.call(self._ask, Claim.read, self._end + TO_ANSWER, self._abort, strict=True)
+                until = self._end + LATEST_END + TO_ANSWER
+                outcome = self._api.calls.call(self._ask, Claim.read, until, self._abort, strict=True)
+            except Unreachable:
+                break  # and this is the end of the wait: the last try may find a server that answers
             except InvalidRequest:
                 # This server does not wait as long as others do.
                 if self._asked_for <= 1:
@@ -174,7 +180,7 @@ class Acquisition:
 
     def _seconds(self) -> int:
         """How long to ask to wait now, in whole seconds."""
-        return max(int(min(self._end - clock() + TO_ANSWER, self._slice)), 0)
+        return max(int(min(self._end - clock() + LATEST_END, self._slice)), 0)
 
     def _claim(self, queue: bool) -> Request:
         want = self._want
@@ -200,7 +206,7 @@ class Acquisition:
         """Renews at once: nobody knows how long the grant was on its way."""
         until = max(self._end, self._api.until())
         try:
-            outcome = self._api.renew(claim.lease_id, until, self._abort)
+            outcome = self._api.renew(claim.lease_id, until, self._abort, claim.ttl_seconds / RENEWALS_IN_A_TTL)
         except LeaseNotFound as gone:
             if self._want.lease_id is None:
                 raise LockNotFound(gone.problem) from gone
@@ -221,7 +227,23 @@ class Acquisition:
         until, undisturbed = clock() + CLEANUP_BOUND, Abort()
         try:
             if self._id is None:
-                self._id = self._api.claim(self._claim(queue=False), until, undisturbed, strict=True).value.id
+                self._id = self._find(until, undisturbed)
             self._api.remove_lock(self._id, until, undisturbed, strict=True)
+        except LockHeld:
+            pass  # by another: ours does not stand
         except LatchkeyError as err:
             log.debug("lock %r: the claim was not taken back: %s", self._want.name, err)
+
+    def _find(self, until: float, abort: Abort) -> str:
+        """The id of what may stand: the same claim again tells it. A refusal now says nothing of what was done before."""
+        backoff = Backoff()
+        while True:
+            try:
+                return self._api.claim(self._claim(queue=False), until, abort, strict=True).value.id
+            except LockHeld:
+                raise
+            except ProblemError:
+                pause = backoff.next()
+                if clock() + pause >= until:
+                    raise
+                abort.sleep(pause)

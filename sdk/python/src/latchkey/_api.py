@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 from urllib.parse import urlencode
 
@@ -98,8 +100,8 @@ class Api:
         request = lease_request(ttl, holder, metadata)
         return self.calls.call(lambda: request, LeaseInfo.read, self.until(), abort)
 
-    def renew(self, lease_id: str, until: float, abort: Abort) -> Outcome[LeaseInfo]:
-        request = renew_request(lease_id)
+    def renew(self, lease_id: str, until: float, abort: Abort, patience: float = math.inf) -> Outcome[LeaseInfo]:
+        request = replace(renew_request(lease_id), patience=patience)
         return self.calls.call(lambda: request, LeaseInfo.read, until, abort)
 
     def renew_once(self, lease_id: str, bound: float, abort: Abort) -> Tuple[float, float]:

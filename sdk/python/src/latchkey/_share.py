@@ -9,7 +9,7 @@ from typing import Callable, List, Optional
 from latchkey._abort import Abort
 from latchkey._api import Api
 from latchkey._clock import clock, wait_until
-from latchkey._heartbeat import Heartbeat, announce, lost_by, tell_all
+from latchkey._heartbeat import LEAST_RENEWAL, LONGEST_RENEWAL, Heartbeat, announce, lost_by, tell_all
 from latchkey.errors import LockBroken, LockNotFound, LockNotHeld, ProblemError
 
 log = logging.getLogger("latchkey")
@@ -122,18 +122,22 @@ class Shares:
             before = list(self._shares)  # a grant that comes later may be missing in the answer
             self._renewals += 1
             due = len(before) <= MOST_AT_EACH_RENEWAL or self._renewals % ELSE_ONE_RENEWAL_IN == 0
-        if not before or not due:
+        if not before or not due or _bound(until) < LEAST_RENEWAL:
             return
         try:
-            standing = self._api.held_on_once(self._lease_id, until - clock(), abort)
+            standing = self._api.held_on_once(self._lease_id, _bound(until), abort)
             for share in before:
-                if share.lock_id not in standing and clock() < until:
+                if share.lock_id not in standing and _bound(until) >= LEAST_RENEWAL:
                     self._ask(share, until, abort)
         except Exception as err:  # whatever it is, the lease itself is renewed all the same
             log.info("a look at the locks of a lease failed: %s", err)
 
     def _ask(self, share: Share, until: float, abort: Abort) -> None:
         try:
-            self._api.look_once(share.lock_id, until - clock(), abort)
+            self._api.look_once(share.lock_id, _bound(until), abort)
         except (LockBroken, LockNotFound) as gone:
             share.lost(gone)
+
+
+def _bound(until: float) -> float:
+    return min(until - clock(), LONGEST_RENEWAL)
