@@ -183,9 +183,7 @@ class TestManyShares(unittest.TestCase):
 class TestAcquiring(FaultTest):
     def test_a_long_pause_that_is_asked_for_does_not_cost_the_place(self) -> None:
         for refusal in (problem(503, "overloaded", "Retry-After: 3600"), answer(503, None, ("Retry-After: 3600",))):
-            server = self.server(
-                answer(202, QUEUED), refusal, answer(200, HELD), answer(200, RENEWED), answer(204)
-            )
+            server = self.server(answer(202, QUEUED), refusal, answer(200, HELD), answer(200, RENEWED), answer(204))
             began = time.monotonic()
             InThread(lambda: self.client(server).lock("n", wait=FOREVER).release()).result()
             self.assertLess(time.monotonic() - began, 15 / 3 + 5)
@@ -196,6 +194,12 @@ class TestAcquiring(FaultTest):
         self.assertEqual(self.methods(server), ["POST", "GET", "PUT", "DELETE"])
         self.assertIn("wait_seconds=1", server.heard[1].target)
 
+    def test_what_is_left_of_a_wait_asks_too(self) -> None:
+        server = self.server(answer(202, QUEUED), answer(200, HELD), answer(200, RENEWED), answer(204))
+        self.client(server).lock("n", wait=0.7).release()
+        self.assertEqual(self.methods(server), ["POST", "GET", "PUT", "DELETE"])
+        self.assertIn("wait_seconds=0", server.heard[1].target)
+
     def test_a_server_silent_at_the_end_of_the_wait_is_not_asked_last(self) -> None:
         first = self.server(answer(202, QUEUED), self.hang)
         second = self.server(BUSY)
@@ -204,17 +208,16 @@ class TestAcquiring(FaultTest):
         self.assertEqual(self.methods(second), ["POST"])
 
     def test_a_server_silent_after_its_grant_does_not_cost_it(self) -> None:
-        first = self.server(answer(202, QUEUED), answer(200, HELD), self.hang)
+        six = {**HELD, "ttl_seconds": 6}
+        first = self.server(answer(202, QUEUED), answer(200, six), self.hang)
         second = self.server(answer(200, RENEWED), answer(204))
         began = time.monotonic()
         self.client(first, second, timeout=BOUND).lock("n", wait=FOREVER).release()
-        self.assertLess(time.monotonic() - began, 2, "the TTL")
+        self.assertLess(time.monotonic() - began, 6, "the TTL")
         self.assertEqual(self.methods(second), ["PUT", "DELETE"])
 
     def test_the_callers_own_key_is_kept_when_the_place_is_lost(self) -> None:
-        server = self.server(
-            answer(202, QUEUED), problem(404, "lock_not_found"), answer(201, HELD), answer(204)
-        )
+        server = self.server(answer(202, QUEUED), problem(404, "lock_not_found"), answer(201, HELD), answer(204))
         self.client(server).lock("n", wait=BOUND, key=KEY).release()
         keys = [heard.headers["idempotency-key"] for heard in server.heard if heard.method == "POST"]
         self.assertEqual(keys, [KEY, KEY])

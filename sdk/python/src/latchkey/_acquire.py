@@ -200,7 +200,7 @@ class Acquisition:
         self._tries += 1
         self._asked_for = min(self._seconds(), SHORT_SLICE) if hurry else self._seconds()
         request = ask_request(self._id or "", self._asked_for)
-        return replace(request, patience=SHORT_PATIENCE if hurry else PATIENCE, in_line=True)
+        return replace(request, patience=SHORT_PATIENCE if hurry else PATIENCE)
 
     def _confirm(self, claim: Claim) -> Grant:
         """Renews at once: nobody knows how long the grant was on its way."""

@@ -34,7 +34,13 @@ def claim_request(
         body["queue"] = True
     body.update(_shown(ttl, holder, metadata))
     return Request(
-        "POST", "/locks", body, key, key is not None or lease_id is not None, wait_seconds, in_line=queue and key is not None
+        "POST",
+        "/locks",
+        body,
+        key,
+        key is not None or lease_id is not None,
+        wait_seconds,
+        in_line=queue and key is not None,
     )
 
 
@@ -56,7 +62,7 @@ def _shown(ttl: Optional[int], holder: Optional[str], metadata: Optional[Mapping
 def ask_request(lock_id: str, wait_seconds: Optional[int]) -> Request:
     """Asks for the claim when it says how long to wait, else only looks."""
     query = "" if wait_seconds is None else f"?wait_seconds={wait_seconds}"
-    return Request("GET", path("locks", lock_id) + query, wait=wait_seconds or 0)
+    return Request("GET", path("locks", lock_id) + query, wait=wait_seconds or 0, in_line=wait_seconds is not None)
 
 
 def renew_request(lease_id: str) -> Request:

@@ -173,9 +173,7 @@ class Lock(Held):
 class Lease(Held):
     """A lease of one's own: any number of locks on one heartbeat. Its end is the loss of all of them."""
 
-    def __init__(
-        self, api: Api, lease_id: str, beat: Heartbeat, shares: Shares, on_lost: Optional[OnLost]
-    ) -> None:
+    def __init__(self, api: Api, lease_id: str, beat: Heartbeat, shares: Shares, on_lost: Optional[OnLost]) -> None:
         super().__init__("lease", api, beat, on_lost)
         self._heartbeat, self._shares = beat, shares
         self.id = lease_id
