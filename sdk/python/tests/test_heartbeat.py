@@ -71,6 +71,9 @@ class TestHeartbeat(unittest.TestCase):
         self.assertEqual(beat._bound(1), 5)
         self.now = 127
         self.assertAlmostEqual(beat._bound(1), 1)
+        self.now = 102
+        for untried, bound in ((1, 2), (2, 1.7), (3, 3.4 / 3), (7, 3.4 / 3), (0, 2), (-1, 2)):
+            self.assertAlmostEqual(self.beat(6)._bound(untried), bound)
 
     def test_each_loss_is_told_once(self) -> None:
         beat, told = self.beat(), threading.Event()

@@ -31,6 +31,9 @@ LEAST_MARGIN = 0.25
 LARGEST_MARGIN = 2.0
 LEAST_RENEWAL = 0.25
 
+# However many servers there are, the first ones asked, who answered last, get a third of the time: they may just be slow.
+MOST_SHARES = 3
+
 Renew = Callable[[float, Abort], Tuple[float, float]]
 """Sends one renewal, answered within so many seconds; says when it was sent, and the TTL that began then."""
 
@@ -233,7 +236,7 @@ class Heartbeat:
         """How long a renewal may take: so that the servers that were not tried since the last one get their turn too."""
         with self._changed:
             left = self._give_up_at() - clock()
-            share = max(left / max(untried, 1), LEAST_RENEWAL)
+            share = max(left / min(max(untried, 1), MOST_SHARES), LEAST_RENEWAL)
             return min(self._ttl / RENEWALS_IN_A_TTL, LONGEST_RENEWAL, share, left)
 
     def _await(self, due: float) -> bool:
