@@ -22,15 +22,15 @@ from latchkey import (
     LockUncertain,
     MaxHoldReached,
     NoToken,
-    ProblemError,
     TooManyClaims,
     TooManyLeases,
     TooManyRequests,
     TooManyStreams,
     Unauthorized,
+    Unreachable,
 )
 from tests.scripted import HELD, Heard, Script, Scripted, answer, holding, problem
-from tests.support import BOUND, eventually
+from tests.support import BOUND, InThread, eventually
 
 UNAUTHORIZED = problem(401, "unauthorized")
 BROKEN = problem(410, "lock_broken", reason="host web-3 is gone")
@@ -115,6 +115,39 @@ class TestTokens(AccessTest):
                 self.assertTrue(got.result(BOUND).held)
         self.assertEqual(asked, ["old", "new"])
 
+    def test_a_token_that_does_not_come_holds_nothing_up(self) -> None:
+        go_on, asked = threading.Event(), []
+        self.addCleanup(go_on.set)
+
+        def source() -> str:
+            asked.append(1)
+            if len(asked) > 1:
+                go_on.wait()
+            return "new" if len(asked) > 1 else "old"
+
+        server = self.serve(holding(POST=answer(201, {**HELD, "ttl_seconds": 3}), PUT=UNAUTHORIZED))
+        client = Client(server.url, token=source, timeout=2)
+        lock = client.lock("n", ttl=3)
+        self.assertTrue(lock.lost.wait(BOUND))
+        self.assertIsInstance(lock.lost.cause, LockUncertain)
+        self.assertTrue(InThread(lock.release).result(), "the token that there is may be good for that")
+        with self.assertRaises(Unauthorized):
+            InThread(lambda: client.renew("an-id")).result()
+        InThread(lambda: client.lock("other").release()).result()
+        self.assertEqual(len(asked), 2, "it is asked once at a time")
+        go_on.set()
+        eventually("the new token is sent", lambda: client.get("an-id").held and self.sent(server)[-1] == "Bearer new")
+
+    def test_a_first_token_that_does_not_come_is_told_in_time(self) -> None:
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+        client = Client(self.serve(holding()).url, token=lambda: "lk" if go_on.wait() else "", timeout=1)
+        for _ in range(2):
+            with self.assertRaises(NoToken):
+                InThread(lambda: client.lock("n")).result()
+        go_on.set()
+        client.lock("n").release()
+
     def test_a_token_that_cannot_be_had(self) -> None:
         def closed() -> str:
             raise OSError("the vault is closed")
@@ -135,7 +168,7 @@ class TestTokens(AccessTest):
     def test_the_token_follows_no_redirect(self) -> None:
         elsewhere = self.serve(holding())
         server = self.serve(answer(307, None, (f"Location: {elsewhere.url}/locks/an-id",)))
-        with self.assertRaises(ProblemError):
+        with self.assertRaises(Unreachable):
             self.client(server, "lk_token").get("an-id")
         self.assertEqual(elsewhere.heard, [])
 

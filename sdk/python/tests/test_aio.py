@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 import unittest
-from typing import List
+from typing import Any, Coroutine, List
 from unittest import mock
 
 from latchkey import (
@@ -21,7 +21,7 @@ from latchkey import (
     NotAcquired,
 )
 from tests.scripted import HELD, Heard, Scripted, answer
-from tests.support import BOUND, SHORT_TTL, Proxy, Replica, fresh_name, need_service
+from tests.support import BOUND, SHORT_TTL, Proxy, Replica, eventually, fresh_name, need_service
 
 replica: Replica
 
@@ -131,6 +131,28 @@ class TestAsync(unittest.IsolatedAsyncioTestCase):
                 await taking
         await self.await_claims(0)
 
+    async def test_a_lock_that_comes_as_it_is_cancelled_twice_is_given_back(self) -> None:
+        for twice_at_once in (True, False):
+            granted = threading.Event()
+            take = Client.lock
+
+            def taken(client: Client, name: str, **how: object) -> object:
+                lock = take(client, name, **how)  # type: ignore[arg-type]
+                granted.set()
+                return lock
+
+            with mock.patch.object(Client, "lock", taken):
+                taking = asyncio.create_task(self.take())
+                await asyncio.sleep(0)
+                granted.wait(BOUND)
+                taking.cancel()
+                if not twice_at_once:
+                    await asyncio.sleep(0)
+                taking.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await taking
+            await self.await_claims(0)
+
     async def test_a_cancelled_call_does_not_wait_for_its_answer(self) -> None:
         async with self.client.lock(self.name):
             queued = await self.client.claim(self.name, queue=True)
@@ -210,6 +232,26 @@ class TestAsync(unittest.IsolatedAsyncioTestCase):
 
 
 class TestEndOfLoop(unittest.TestCase):
+    def test_a_loop_that_is_closed_without_its_tasks_leaves_no_lock(self) -> None:
+        name, granted = fresh_name(), threading.Event()
+        take = Client.lock
+
+        def taken(client: Client, name: str, **how: object) -> object:
+            lock = take(client, name, **how)  # type: ignore[arg-type]
+            granted.set()
+            return lock
+
+        async def begin() -> Coroutine[Any, Any, AsyncLock]:
+            taking = AsyncClient(replica.url).lock(name)._take()
+            taking.send(None)  # up to where it waits
+            return taking
+
+        with mock.patch.object(Client, "lock", taken), Client(replica.url) as other:
+            taking = asyncio.run(begin())
+            self.assertTrue(granted.wait(BOUND))
+            taking.close()
+            eventually("nothing is left", lambda: not other.list(name=name).locks)
+
     def test_an_ended_loop_leaves_no_claim_of_a_wait(self) -> None:
         """As by Ctrl-C: asyncio.run cancels what is left."""
         name = fresh_name()

@@ -66,11 +66,14 @@ class TestHeartbeat(unittest.TestCase):
         self.assertGreater(max(due) - min(due), 1)
 
     def test_a_renewal_ends_before_the_lease_is_given_up(self) -> None:
-        self.assertEqual(self.beat(6)._bound(), 2)
+        self.assertEqual(self.beat(6)._bound(1), 2)
         beat = self.beat(30)
-        self.assertEqual(beat._bound(), 5)
+        self.assertEqual(beat._bound(1), 5)
         self.now = 127
-        self.assertAlmostEqual(beat._bound(), 1)
+        self.assertAlmostEqual(beat._bound(1), 1)
+        self.now = 102
+        for untried, bound in ((1, 2), (2, 1.7), (3, 3.4 / 3), (7, 3.4 / 3), (0, 2), (-1, 2)):
+            self.assertAlmostEqual(self.beat(6)._bound(untried), bound)
 
     def test_each_loss_is_told_once(self) -> None:
         beat, told = self.beat(), threading.Event()
@@ -80,8 +83,12 @@ class TestHeartbeat(unittest.TestCase):
             losses.append(loss)
             told.set()
 
+        def fail(loss: LockNotHeld) -> None:
+            raise ValueError("the user's own")
+
         beat.on_loss(losses.append)
         beat.off_loss(losses.append)
+        beat.on_loss(fail)
         beat.on_loss(tell)
         beat.lost(GONE)
         self.now = 1000

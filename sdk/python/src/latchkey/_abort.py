@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import Optional
+from typing import Callable, Optional
 
 from latchkey._clock import clock, wait_until
 
@@ -46,11 +46,19 @@ class Abort:
             raise Aborted
 
     def sleep(self, seconds: float) -> None:
-        until = clock() + seconds
+        self.wait(lambda: False, clock() + seconds)
+
+    def wait(self, so: Callable[[], bool], until: float) -> None:
+        """Waits until it is so, of which wake tells, or until the time has come."""
         with self._changed:
-            while not self._set and clock() < until:
+            while not self._set and not so() and clock() < until:
                 wait_until(self._changed, until)
         self.check()
+
+    def wake(self) -> None:
+        """Lets wait look again."""
+        with self._changed:
+            self._changed.notify_all()
 
 
 def shut(sock: socket.socket) -> None:

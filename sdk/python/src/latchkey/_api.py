@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Tuple
+import math
+from dataclasses import replace
+from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 from urllib.parse import urlencode
 
 from latchkey._abort import Abort
@@ -31,7 +33,15 @@ def claim_request(
     if queue:
         body["queue"] = True
     body.update(_shown(ttl, holder, metadata))
-    return Request("POST", "/locks", body, key, key is not None or lease_id is not None, wait_seconds)
+    return Request(
+        "POST",
+        "/locks",
+        body,
+        key,
+        key is not None or lease_id is not None,
+        wait_seconds,
+        in_line=queue and key is not None,
+    )
 
 
 def lease_request(ttl: Optional[int], holder: Optional[str], metadata: Optional[Mapping[str, str]]) -> Request:
@@ -52,7 +62,7 @@ def _shown(ttl: Optional[int], holder: Optional[str], metadata: Optional[Mapping
 def ask_request(lock_id: str, wait_seconds: Optional[int]) -> Request:
     """Asks for the claim when it says how long to wait, else only looks."""
     query = "" if wait_seconds is None else f"?wait_seconds={wait_seconds}"
-    return Request("GET", path("locks", lock_id) + query, wait=wait_seconds or 0)
+    return Request("GET", path("locks", lock_id) + query, wait=wait_seconds or 0, in_line=wait_seconds is not None)
 
 
 def renew_request(lease_id: str) -> Request:
@@ -96,14 +106,23 @@ class Api:
         request = lease_request(ttl, holder, metadata)
         return self.calls.call(lambda: request, LeaseInfo.read, self.until(), abort)
 
-    def renew(self, lease_id: str, until: float, abort: Abort) -> Outcome[LeaseInfo]:
-        request = renew_request(lease_id)
+    def renew(self, lease_id: str, until: float, abort: Abort, patience: float = math.inf) -> Outcome[LeaseInfo]:
+        request = replace(renew_request(lease_id), patience=patience)
         return self.calls.call(lambda: request, LeaseInfo.read, until, abort)
 
     def renew_once(self, lease_id: str, bound: float, abort: Abort) -> Tuple[float, float]:
         """A heartbeat's renewal: one try. When it was sent, and the TTL that began then."""
         outcome = self.calls.attempt(renew_request(lease_id), LeaseInfo.read, bound, abort)
         return outcome.sent, outcome.value.ttl_seconds
+
+    def held_on_once(self, lease_id: str, bound: float, abort: Abort) -> FrozenSet[str]:
+        """One try: the ids of what is held on the lease."""
+        status = self.calls.attempt(Request("GET", path("leases", lease_id)), LeaseStatus.read, bound, abort).value
+        return frozenset(claim.id for claim in status.locks if claim.held)
+
+    def look_once(self, lock_id: str, bound: float, abort: Abort) -> Claim:
+        """One try."""
+        return self.calls.attempt(ask_request(lock_id, None), Claim.read, bound, abort).value
 
     def look_at_lease(self, lease_id: str, abort: Abort) -> LeaseStatus:
         request = Request("GET", path("leases", lease_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import ssl
 from dataclasses import dataclass, replace
@@ -24,7 +25,12 @@ FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 LEAST_FOR_A_TRY = 0.5
 
-# From the service these say "not done" or "unknown", and so do a balancer's own.
+# A service can ask to be left alone for hours; it may be well again long before that.
+LONGEST_ASKED_PAUSE = 30.0
+# A place in line lapses 15 s after the last that was heard of its owner, if the service is set as it comes.
+LONGEST_PAUSE_IN_LINE = 4.0
+
+# From the service these say "not done" or "unknown".
 _ELSEWHERE = frozenset({408, 429, 500, 502, 503, 504})
 
 _OURS = frozenset({"Connection", "Content-Length", "Content-Type", "Host", "Idempotency-Key", "Transfer-Encoding"})
@@ -32,7 +38,8 @@ _OURS = frozenset({"Connection", "Content-Length", "Content-Type", "Host", "Idem
 
 @dataclass(frozen=True)
 class Request:
-    """repeatable says that doing it twice is doing it once. wait is how long the server may hold the answer back."""
+    """repeatable says that doing it twice is doing it once. wait is how long the server may hold the answer back, and
+    patience for how much longer it is awaited at the most. in_line: repeating it soon is what keeps a place."""
 
     method: str
     target: str
@@ -40,6 +47,8 @@ class Request:
     key: Optional[str] = None
     repeatable: bool = True
     wait: float = 0.0
+    patience: float = math.inf
+    in_line: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,16 @@ class Outcome(Generic[T]):
     value: T
     sent: float
     unsure: bool
+
+
+class NotOurs(Exception):
+    """Something before the service answered. perhaps_done says that it may have asked the service first."""
+
+    def __init__(self, server: Server, answer: Answer) -> None:
+        super().__init__(f"{server.authority}: {answer.status}, and no answer of latchkey")
+        self.status = answer.status
+        self.retry_after = _retry_after(answer)
+        self.perhaps_done = answer.unsure or answer.status >= 500
 
 
 class Backoff:
@@ -98,20 +117,18 @@ class Calls:
     ) -> Outcome[T]:
         """Sends what make makes until it is answered, or the time has come: then it raises the last failure.
 
-        Each server is tried once whatever the time, unless it is strict: then they share what time there is.
+        The servers that were not tried yet share what time there is. Each is tried once even when it is over, unless this
+        is strict.
         """
         backoff = Backoff()
         tried = 0
         unsure = False
         while True:
             request = make()
-            untried = len(self.servers) - tried
-            bound = request.wait + self.timeout
-            if strict or untried <= 0:
-                left = until - clock()
-                bound = min(bound, left if request.wait or untried <= 0 else left / untried)
             failure: Union[Unreachable, ProblemError]
+            asked_pause: Optional[float] = None
             try:
+                bound = self._bound(request, len(self.servers) - tried, until, strict)
                 outcome = self.attempt(request, read, bound, abort)
                 return replace(outcome, unsure=unsure or outcome.unsure)
             except NotSent as err:
@@ -119,9 +136,14 @@ class Calls:
             except NoAnswer as err:
                 failure = Unreachable(f"no answer: {err}")
                 unsure = True
+            except NotOurs as err:
+                failure = Unreachable(f"no answer of the service: {err}")
+                asked_pause = err.retry_after
+                unsure = unsure or err.perhaps_done
             except ProblemError as err:
                 failure = err
-                unsure = unsure or err.unsure or _perhaps_done(err)
+                asked_pause = err.retry_after
+                unsure = unsure or err.unsure or isinstance(err, (OutcomeUnknown, Internal))
             failure.unsure = unsure
             if not _worth_repeating(failure) or (unsure and not request.repeatable):
                 raise failure
@@ -131,7 +153,20 @@ class Calls:
             left = until - clock() - LEAST_FOR_A_TRY
             if left <= 0:
                 raise failure
-            abort.sleep(min(left, max(backoff.next(), getattr(failure, "retry_after", None) or 0)))
+            longest = LONGEST_PAUSE_IN_LINE if request.in_line else LONGEST_ASKED_PAUSE
+            abort.sleep(min(left, max(backoff.next(), min(asked_pause or 0, longest))))
+
+    def _bound(self, request: Request, untried: int, until: float, strict: bool) -> float:
+        """How long the next attempt may take."""
+        bound = request.wait + min(self.timeout, request.patience)
+        left = until - clock()
+        if untried <= 0 or (strict and request.wait):
+            return min(bound, left)
+        if strict:
+            return min(bound, left / untried)
+        if request.wait or not request.repeatable:
+            return bound  # what is not answered then goes no further anyway, or has waited where it should
+        return min(bound, max(left / untried, LEAST_FOR_A_TRY))
 
     def attempt(self, request: Request, read: Callable[[object], T], bound: float, abort: Abort) -> Outcome[T]:
         """Sends a request once. After a failure that is the server's, the next attempt goes to another."""
@@ -141,8 +176,8 @@ class Calls:
             answer = self._authorized(self.servers[chosen], request, bound, abort)
             if 200 <= answer.status < 300:
                 return Outcome(_read(self.servers[chosen], answer, read), answer.sent, answer.unsure)
-            problem = _problem(answer)
-        except (NotSent, NoAnswer):
+            problem = _problem(self.servers[chosen], answer)
+        except (NotSent, NoAnswer, NotOurs):
             self._leave(chosen)
             raise
         if _worth_repeating(problem):
@@ -159,13 +194,13 @@ class Calls:
 
     def _authorized(self, server: Server, request: Request, bound: float, abort: Abort) -> Answer:
         """Sends the request, and once more with a fresh token if the first is refused."""
+        token = self._credentials.get(max(bound, self.timeout), abort)  # a first one is in no hurry: nothing is held yet
         until = clock() + bound
-        token = self._credentials.get()
         refused = self._exchange(server, request, until - clock(), abort, token)
         if refused.status != 401 or token is None:
             return refused
         try:
-            fresh = self._credentials.get(refused=token)
+            fresh = self._credentials.get(until - clock(), abort, refused=token)
         except NoToken:
             return refused  # which says more
         if fresh == token:
@@ -185,7 +220,7 @@ class Calls:
         if request.key is not None:
             headers["Idempotency-Key"] = request.key
         until = clock() + bound
-        line = self.pool.take(server, bound)
+        line = self.pool.take(server, bound, abort)
         again = False
         while True:
             try:
@@ -197,7 +232,7 @@ class Calls:
                 if not (err.at_once and request.repeatable):
                     raise
                 # The line was cut while it was idle: that says nothing against the server.
-                line = self._again(server, until - clock())
+                line = self._again(server, until - clock(), abort)
                 again = True
             except BaseException:
                 line.close()
@@ -206,9 +241,9 @@ class Calls:
                 self.pool.put(server, line)
                 return replace(answer, unsure=again)
 
-    def _again(self, server: Server, bound: float) -> Line:
+    def _again(self, server: Server, bound: float, abort: Abort) -> Line:
         try:
-            return self.pool.connect(server, bound)
+            return self.pool.connect(server, bound, abort)
         except NotSent as err:
             raise NoAnswer(server, err) from err  # the first try may have arrived
 
@@ -227,24 +262,22 @@ def _read(server: Server, answer: Answer, read: Callable[[object], T]) -> T:
         raise NoAnswer(server, Malformed(f"{answer.status} with a body that is not latchkey's: {err}")) from err
 
 
-def _problem(answer: Answer) -> ProblemError:
+def _problem(server: Server, answer: Answer) -> ProblemError:
     try:
         told = replace(Problem.read(json.loads(answer.body)), status=answer.status)
     except (ValueError, RecursionError):
-        told = Problem(
-            "about:blank", "Not an answer of latchkey", answer.status, "the answer is no problem document", ""
-        )
-    retry = answer.headers.get("Retry-After") or ""
-    problem = problem_error(told, float(retry) if retry.isascii() and retry.isdigit() else None)
+        raise NotOurs(server, answer) from None
+    problem = problem_error(told, _retry_after(answer))
     problem.unsure = answer.unsure
     return problem
+
+
+def _retry_after(answer: Answer) -> Optional[float]:
+    text = answer.headers.get("Retry-After") or ""
+    return float(text) if text.isascii() and text.isdigit() else None
 
 
 def _worth_repeating(failure: Union[Unreachable, ProblemError]) -> bool:
     if isinstance(failure, Unreachable):
         return True
     return failure.status in _ELSEWHERE and not isinstance(failure, PlaceLost)
-
-
-def _perhaps_done(problem: ProblemError) -> bool:
-    return isinstance(problem, (OutcomeUnknown, Internal)) or (not problem.code and problem.status >= 500)

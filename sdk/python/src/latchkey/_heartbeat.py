@@ -9,7 +9,7 @@ import threading
 from typing import Callable, List, Optional, Tuple
 
 from latchkey._abort import Abort, Aborted
-from latchkey._calls import FIRST_PAUSE, Backoff
+from latchkey._calls import FIRST_PAUSE, Backoff, NotOurs
 from latchkey._clock import clock, wait_until
 from latchkey.errors import (
     LeaseNotFound,
@@ -29,9 +29,16 @@ JITTER = 0.1
 LONGEST_RENEWAL = 5.0
 LEAST_MARGIN = 0.25
 LARGEST_MARGIN = 2.0
+LEAST_RENEWAL = 0.25
+
+# However many servers there are, the first ones asked, who answered last, get a third of the time: they may just be slow.
+MOST_SHARES = 3
 
 Renew = Callable[[float, Abort], Tuple[float, float]]
 """Sends one renewal, answered within so many seconds; says when it was sent, and the TTL that began then."""
+
+Beside = Callable[[float, Abort], None]
+"""What is done after each renewal, and over by this time: the next one is due then. It raises nothing but Aborted."""
 
 
 def margin(ttl: float) -> float:
@@ -49,6 +56,23 @@ def lost_by(what: str, answer: ProblemError) -> LockLost:
     return loss
 
 
+def tell_all(told: List[Callable[[LockNotHeld], None]], loss: LockNotHeld) -> None:
+    """One of them that fails keeps none of the others from knowing."""
+    for tell in told:
+        try:
+            tell(loss)
+        except Exception:
+            log.exception("what was to be told of a loss failed")
+
+
+def announce(what: str, told: List[Callable[[LockNotHeld], None]], loss: LockNotHeld) -> None:
+    """Tells from another thread, as whoever is told may do anything."""
+    try:
+        threading.Thread(target=tell_all, args=(told, loss), name=f"latchkey loss {what}", daemon=True).start()
+    except RuntimeError:
+        pass  # the interpreter is shutting down, and starts no threads
+
+
 class Heartbeat:
     """Renews in one daemon thread; a second looks at the clock, which a renewal that hangs must not keep from it.
 
@@ -56,9 +80,11 @@ class Heartbeat:
     yet to run.
     """
 
-    def __init__(self, what: str, renew: Renew, servers: int, sent: float, ttl: float) -> None:
+    def __init__(
+        self, what: str, renew: Renew, servers: int, sent: float, ttl: float, beside: Beside = lambda until, abort: None
+    ) -> None:
         self._what = what
-        self._renew = renew
+        self._renew, self._beside = renew, beside
         self._servers = servers
         self._process = os.getpid()
         self._changed = threading.Condition()
@@ -99,7 +125,7 @@ class Heartbeat:
             if self._loss is None:
                 self._told.append(tell)
             else:
-                self._announce([tell], self._loss)
+                announce(self._what, [tell], self._loss)
 
     def off_loss(self, tell: Callable[[LockNotHeld], None]) -> None:
         with self._changed:
@@ -156,19 +182,7 @@ class Heartbeat:
         self._changed.notify_all()
         level = logging.DEBUG if self._stopped else logging.WARNING
         told, self._told = self._told, []
-        self._announce([lambda loss: log.log(level, "%s", loss), *told], loss)
-
-    def _announce(self, told: List[Callable[[LockNotHeld], None]], loss: LockNotHeld) -> None:
-        """Tells from another thread, as whoever is told may do anything."""
-
-        def announce() -> None:
-            for tell in told:
-                tell(loss)
-
-        try:
-            threading.Thread(target=announce, name=f"latchkey loss {self._what}", daemon=True).start()
-        except RuntimeError:
-            pass  # the interpreter is shutting down, and starts no threads
+        announce(self._what, [lambda loss: log.log(level, "%s", loss), *told], loss)
 
     def _watch(self) -> None:
         while self.loss() is None:
@@ -184,7 +198,7 @@ class Heartbeat:
         due = self._due()
         while self._await(due):
             try:
-                sent, ttl = self._renew(self._bound(), self._abort)
+                sent, ttl = self._renew(self._bound(self._servers - failures), self._abort)
             except Aborted:
                 return
             except (LeaseNotFound, LockNotFound, LockBroken, MaxHoldReached) as err:
@@ -202,10 +216,14 @@ class Heartbeat:
                 failures = 0
                 self.renewed(sent, ttl)
                 due = self._due()
+                try:
+                    self._beside(due, self._abort)
+                except Aborted:
+                    return
 
     def _asked_pause(self, err: Exception) -> float:
         """How long the service wants to be left alone, if it got too many requests; not so long that it would be too late."""
-        if not isinstance(err, ProblemError) or err.status != 429:
+        if not isinstance(err, (ProblemError, NotOurs)) or err.status != 429:
             return 0
         with self._changed:
             return max(min(err.retry_after or 0, (self._give_up_at() - clock()) / 2), 0)
@@ -214,9 +232,12 @@ class Heartbeat:
         with self._changed:
             return self._sent + self._ttl / RENEWALS_IN_A_TTL * random.uniform(1 - JITTER, 1 + JITTER)
 
-    def _bound(self) -> float:
+    def _bound(self, untried: int) -> float:
+        """How long a renewal may take: so that the servers that were not tried since the last one get their turn too."""
         with self._changed:
-            return min(self._ttl / RENEWALS_IN_A_TTL, LONGEST_RENEWAL, self._give_up_at() - clock())
+            left = self._give_up_at() - clock()
+            share = max(left / min(max(untried, 1), MOST_SHARES), LEAST_RENEWAL)
+            return min(self._ttl / RENEWALS_IN_A_TTL, LONGEST_RENEWAL, share, left)
 
     def _await(self, due: float) -> bool:
         """Whether there is something to renew when it is due."""

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from latchkey._abort import Abort, shut
 from latchkey._clock import clock
+from latchkey._resolve import Addresses
 
-LONGEST_CONNECT = 5.0
 LARGEST_ANSWER = 16 << 20
 
 # A peer that vanished without a word is noticed before the places that it kept lapse.
@@ -64,6 +64,9 @@ class Answer:
 class NotSent(Exception):
     """No part of the request can have reached a server."""
 
+    def __init__(self, server: Server, cause: BaseException) -> None:
+        super().__init__(f"{server.authority}: {str(cause) or type(cause).__name__}")
+
 
 class NoAnswer(Exception):
     """The request may have been done. at_once says that the line was dead already, from before."""
@@ -76,11 +79,11 @@ class NoAnswer(Exception):
 class Line:
     """A connection. It is used by one thread at a time."""
 
-    def __init__(self, server: Server, tls: Optional[ssl.SSLContext], bound: float) -> None:
+    def __init__(self, server: Server, addresses: Addresses, tls: Optional[ssl.SSLContext], until: float) -> None:
         try:
-            self._socket = _connect(server, tls, clock() + min(bound, LONGEST_CONNECT))
-        except (OSError, UnicodeError) as err:
-            raise NotSent(f"{server.authority}: {str(err) or type(err).__name__}") from err
+            self._socket = _connect(server, addresses, tls, until)
+        except OSError as err:
+            raise NotSent(server, err) from err
         self._server = server
         self._http = http.client.HTTPConnection(server.host, server.port)
         self._used = False
@@ -102,9 +105,7 @@ class Line:
             self._http.endheaders(body)
             response = self._http.getresponse()
             answered = True
-            text = response.read(LARGEST_ANSWER + 1)
-            if response.length or len(text) > LARGEST_ANSWER:
-                raise http.client.HTTPException("the answer is cut off, or larger than any of latchkey's")
+            text = _body(response)
         except (OSError, http.client.HTTPException) as err:
             abort.check()
             raise NoAnswer(self._server, err, self._used and not answered and isinstance(err, ConnectionError)) from err
@@ -136,8 +137,17 @@ class Line:
         self._socket.close()
 
 
-def _connect(server: Server, tls: Optional[ssl.SSLContext], until: float) -> socket.socket:
-    addresses = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
+def _body(response: http.client.HTTPResponse) -> bytes:
+    try:
+        text = response.read(LARGEST_ANSWER + 1)
+    except (ValueError, OverflowError) as err:  # of lengths that are none
+        raise http.client.HTTPException(f"the answer makes no sense: {err}") from err
+    if response.length or len(text) > LARGEST_ANSWER:
+        raise http.client.HTTPException("the answer is cut off, or larger than any of latchkey's")
+    return text
+
+
+def _connect(server: Server, addresses: Addresses, tls: Optional[ssl.SSLContext], until: float) -> socket.socket:
     failure: Optional[OSError] = None
     for tried, (family, kind, proto, _, address) in enumerate(addresses):
         sock = socket.socket(family, kind, proto)

@@ -7,12 +7,16 @@ import ssl
 from collections import deque
 from typing import Deque, Dict, Optional
 
+from latchkey._abort import Abort
 from latchkey._clock import clock
-from latchkey._line import Line, Server
+from latchkey._line import Line, NotSent, Server
+from latchkey._resolve import Resolver
 
 # Balancers cut lines that are idle for 60 s, and some forget them silently.
 LONGEST_IDLE = 30.0
 MOST_IDLE = 16
+
+LONGEST_CONNECT = 5.0
 
 
 class Pool:
@@ -20,6 +24,7 @@ class Pool:
 
     def __init__(self, tls: Optional[ssl.SSLContext]) -> None:
         self._tls = tls
+        self._resolver = Resolver()
         self._begin()
 
     def _begin(self) -> None:
@@ -39,20 +44,25 @@ class Pool:
             for line in lines:
                 line.forget()
 
-    def take(self, server: Server, bound: float) -> Line:
+    def take(self, server: Server, bound: float, abort: Abort) -> Line:
         """A line that was used before, or a new one; NotSent when there can be none."""
         idle = self.idle(server)
         while True:
             try:
                 line = idle.pop()
             except IndexError:
-                return self.connect(server, bound)
+                return self.connect(server, bound, abort)
             if line.open and clock() - line.idle_since < LONGEST_IDLE:
                 return line
             line.close()
 
-    def connect(self, server: Server, bound: float) -> Line:
-        return Line(server, self._tls, bound)
+    def connect(self, server: Server, bound: float, abort: Abort) -> Line:
+        until = clock() + min(bound, LONGEST_CONNECT)
+        try:
+            addresses = self._resolver.addresses(server.host, server.port, until - clock(), abort)
+        except (OSError, UnicodeError, RuntimeError) as err:  # the last: an interpreter that ends starts no threads
+            raise NotSent(server, err) from err
+        return Line(server, addresses, self._tls, until)
 
     def put(self, server: Server, line: Line) -> None:
         idle = self.idle(server)

@@ -46,7 +46,8 @@ class Client:
     headers: sent with every request, such as what a proxy on the way wants.
     token: says who calls: an API token or a JWT, sent as Authorization: Bearer; or a function that returns it. That is asked
         before the first request, and again when one is answered 401, which is then sent once more if there is another token.
-        Any thread may call it, one at a time. What it raises is told as NoToken.
+        It is called in a thread of its own, once at a time, and awaited for no longer than the request has time. What it
+        raises is told as NoToken.
     ssl_context: how to check the certificates of https servers, and the client's own certificate; by default as Python does.
     """
 

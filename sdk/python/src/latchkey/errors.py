@@ -15,7 +15,8 @@ class LatchkeyError(Exception):
 
 
 class Unreachable(LatchkeyError):
-    """No server gave an answer in the time there was. unsure says that what was asked may have been done."""
+    """No server gave an answer in the time there was; a proxy's own page is none. unsure says that what was asked may have
+    been done."""
 
     unsure = False
 
@@ -77,9 +78,8 @@ class StaleToken(LatchkeyError):
 class ProblemError(LatchkeyError):
     """The service refused or failed. Branch on the class or on code; an unknown code is of this class itself.
 
-    status is the HTTP status. code is empty when the answer was no problem document: then it came from something before
-    the service. retry_after is in seconds, None when the answer had none. unsure says that this try or an earlier one of the
-    same call may have been done.
+    status is the HTTP status. retry_after is in seconds, None when the answer had none. unsure says that this try or an
+    earlier one of the same call may have been done.
     """
 
     code = ""

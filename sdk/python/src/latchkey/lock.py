@@ -8,13 +8,14 @@ import math
 import os
 from contextlib import suppress
 from types import TracebackType
-from typing import Callable, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Callable, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from latchkey._abort import Abort
 from latchkey._acquire import CLEANUP_BOUND, Acquisition, Grant, Wanted, wanted
 from latchkey._api import Api
 from latchkey._clock import clock
-from latchkey._heartbeat import Heartbeat, lost_by
+from latchkey._heartbeat import Beside, Heartbeat, lost_by
+from latchkey._share import Share, Shares
 from latchkey.errors import LatchkeyError, LeaseNotFound, LockBroken, LockLost, LockNotHeld
 from latchkey.wire import Claim
 
@@ -24,13 +25,14 @@ FOREVER = math.inf
 """As wait: for as long as it takes."""
 
 H = TypeVar("H", bound="Held")
+Beat = Union[Heartbeat, Share]
 OnLost = Callable[[LockNotHeld], None]
 
 
 class Loss:
     """Whether something was lost, and why. It is used like a threading.Event."""
 
-    def __init__(self, beat: Heartbeat) -> None:
+    def __init__(self, beat: Beat) -> None:
         self._beat = beat
 
     @property
@@ -49,7 +51,7 @@ class Loss:
 class Held(abc.ABC):
     """Something that a heartbeat keeps. Leaving its with block releases it, and raises if it was lost inside."""
 
-    def __init__(self, what: str, api: Api, beat: Heartbeat, on_lost: Optional[OnLost]) -> None:
+    def __init__(self, what: str, api: Api, beat: Beat, on_lost: Optional[OnLost]) -> None:
         self._what, self._api, self._beat, self._on_lost = what, api, beat, on_lost
         self._process = os.getpid()
         self._let_go = False
@@ -151,17 +153,15 @@ class Lock(Held):
     id and lease_id are capabilities: whoever knows one can renew and release the lock.
     """
 
-    def __init__(self, api: Api, claim: Claim, beat: Heartbeat, shared: bool, on_lost: Optional[OnLost]) -> None:
-        super().__init__(f"lock {claim.name!r}", api, beat, on_lost)
-        self._shared = shared
+    def __init__(self, api: Api, claim: Claim, beat: Beat, on_lost: Optional[OnLost]) -> None:
+        super().__init__(_what(claim), api, beat, on_lost)
         self.name = claim.name
         self.id = claim.id
         self.lease_id = claim.lease_id
         self.fencing_token: int = claim.fencing_token or 0
 
     def _stop(self) -> None:
-        if not self._shared:
-            self._beat.stop()
+        self._beat.stop()
 
     def _remove(self, until: float, strict: bool) -> bool:
         return self._api.remove_lock(self.id, until, Abort(), strict)
@@ -173,8 +173,9 @@ class Lock(Held):
 class Lease(Held):
     """A lease of one's own: any number of locks on one heartbeat. Its end is the loss of all of them."""
 
-    def __init__(self, api: Api, lease_id: str, beat: Heartbeat, on_lost: Optional[OnLost]) -> None:
+    def __init__(self, api: Api, lease_id: str, beat: Heartbeat, shares: Shares, on_lost: Optional[OnLost]) -> None:
         super().__init__("lease", api, beat, on_lost)
+        self._heartbeat, self._shares = beat, shares
         self.id = lease_id
 
     def lock(
@@ -194,19 +195,20 @@ class Lease(Held):
         self.check()
 
         def keep(grant: Grant) -> Lock:
-            self._beat.renewed(grant.sent, grant.ttl)
+            self._heartbeat.renewed(grant.sent, grant.ttl)
             self.check()
-            return Lock(self._api, grant.claim, self._beat, True, on_lost)
+            share = self._shares.add(_what(grant.claim), grant.claim.id, self._heartbeat)
+            return Lock(self._api, grant.claim, share, on_lost)
 
         try:
             return Acquisition(self._api, want, abort).run(keep)
         except LockLost as loss:
             if isinstance(loss.__cause__, LeaseNotFound):
-                self._beat.lost(loss.__cause__)
+                self._heartbeat.lost(loss.__cause__)
             raise
 
     def _stop(self) -> None:
-        self._beat.stop(LockLost("the lease was ended"))
+        self._heartbeat.stop(LockLost("the lease was ended"))
 
     def _remove(self, until: float, strict: bool) -> bool:
         return self._api.remove_lease(self.id, until, Abort(), strict)
@@ -220,8 +222,8 @@ def take_lock(api: Api, want: Wanted, on_lost: Optional[OnLost], abort: Abort) -
 
     def keep(grant: Grant) -> Lock:
         claim = grant.claim
-        beat = heartbeat(api, f"lock {claim.name!r}", claim.lease_id, grant.sent, grant.ttl)
-        return Lock(api, claim, beat, False, on_lost)
+        beat = heartbeat(api, _what(claim), claim.lease_id, grant.sent, grant.ttl)
+        return Lock(api, claim, beat, on_lost)
 
     return Acquisition(api, want, abort).run(keep)
 
@@ -237,21 +239,28 @@ def take_lease(
     """Makes a lease and keeps it."""
     made = api.create_lease(ttl, holder, metadata, abort)
     try:
-        beat = heartbeat(api, "lease", made.value.id, made.sent, made.value.ttl_seconds)
-        return Lease(api, made.value.id, beat, on_lost)
+        shares = Shares(api, made.value.id)
+        beat = heartbeat(api, "lease", made.value.id, made.sent, made.value.ttl_seconds, shares.look)
+        return Lease(api, made.value.id, beat, shares, on_lost)
     except BaseException:
         with suppress(LatchkeyError):
             api.remove_lease(made.value.id, clock() + CLEANUP_BOUND, Abort(), strict=True)
         raise
 
 
-def heartbeat(api: Api, what: str, lease_id: str, sent: float, ttl: float) -> Heartbeat:
+def _what(claim: Claim) -> str:
+    return f"lock {claim.name!r}"
+
+
+def heartbeat(
+    api: Api, what: str, lease_id: str, sent: float, ttl: float, beside: Beside = lambda until, abort: None
+) -> Heartbeat:
     """One that beats already."""
 
     def renew(bound: float, abort: Abort) -> Tuple[float, float]:
         return api.renew_once(lease_id, bound, abort)
 
-    beat = Heartbeat(what, renew, len(api.calls.servers), sent, ttl)
+    beat = Heartbeat(what, renew, len(api.calls.servers), sent, ttl, beside)
     beat.start()
     return beat
 
