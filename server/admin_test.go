@@ -91,3 +91,24 @@ func TestBreakingLeavesALineInTheAuditLog(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAdministratorIsToldToGiveAReason: that there is nothing would be untrue, and whoever believed it would take the lock for
+// free. To anybody else there is nothing.
+func TestAnAdministratorIsToldToGiveAReason(t *testing.T) {
+	gate, tokens := gateOf(t, "admin", adminA, "locker", lockA, "elsewhere", "{prefix: team-b, rights: [admin]}")
+	another := true
+	ts := serve(t, &fakeStore{
+		release: func(context.Context, string) error { return store.ErrNoLock },
+		another: func(context.Context, string) (bool, error) { return another, nil },
+	}, Config{Gate: gate})
+	for i, want := range []int{400, 404, 404} {
+		got := do(t, ts, "DELETE", "/locks/"+idFor("team-a"), "", bearer(tokens[i])...)
+		if got.status != want || want == 400 && got.problem(t).Errors[0].Parameter != "reason" {
+			t.Errorf("principal %d: got %d %s", i, got.status, got.body)
+		}
+	}
+	another = false
+	if got := do(t, ts, "DELETE", "/locks/"+idFor("team-a"), "", bearer(tokens[0])...); got.status != 404 {
+		t.Errorf("of what is gone: got %d", got.status)
+	}
+}

@@ -37,6 +37,22 @@ func (h handlers) breakLock(ctx context.Context, id, reason string) (api.DeleteL
 	return api.DeleteLock204Response{}, nil
 }
 
+// wantReason tells an administrator who gave no reason why nothing was released: to anybody else another's lock is as if it did
+// not exist.
+func (h handlers) wantReason(ctx context.Context, id string, err error) error {
+	ex := exchangeOf(ctx)
+	name, is := store.NameOf(id)
+	if !errors.Is(err, store.ErrNoLock) || !is || ex.who.Name == "" || !ex.who.May(access.Admin, name) {
+		return err
+	}
+	if another, failed := h.store.Another(ctx, id); failed != nil || !another {
+		return err
+	}
+	var found faults
+	found.parameter("reason", "is required to break a lock that is another's")
+	return found.err()
+}
+
 // hostOf is an address without its port, which says nothing of who it was.
 func hostOf(remote string) string {
 	host, _, err := net.SplitHostPort(remote)

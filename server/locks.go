@@ -145,7 +145,7 @@ func (h handlers) DeleteLock(ctx context.Context, req api.DeleteLockRequestObjec
 		return h.breakLock(ctx, req.ID, *reason)
 	}
 	if err := h.store.Release(ctx, req.ID); err != nil {
-		return nil, err
+		return nil, h.wantReason(ctx, req.ID, err)
 	}
 	h.limits.tally.ended(exchangeOf(ctx).who.Name, req.ID)
 	return api.DeleteLock204Response{}, nil
@@ -184,7 +184,7 @@ func filterOf(params api.ListLocksParams, who *access.Principal) (store.Filter, 
 	}
 	filter.Within = namesOf(who)
 	if filter.Within != nil && !filter.Overlaps() {
-		return store.Filter{}, &forbiddenError{access.Read, who}
+		return store.Filter{}, &forbiddenError{right: access.Read, who: who}
 	}
 	return filter, nil
 }

@@ -78,7 +78,7 @@ func (h handlers) Metrics(ctx context.Context, _ api.MetricsRequestObject) (api.
 	case h.cfg.MetricsApart:
 		return nil, errNoRoute
 	case namesOf(ex.who) != nil:
-		return nil, &forbiddenError{access.Read, ex.who}
+		return nil, &forbiddenError{access.Read, ex.who, "every name (*)"}
 	}
 	families, err := h.cfg.Registry.Gather()
 	if err != nil {

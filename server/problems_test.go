@@ -49,7 +49,7 @@ func failures(t *testing.T) map[string]error {
 		"place_lost":             store.ErrPlaceLost,
 
 		"unauthorized":      access.ErrBadCredentials,
-		"forbidden":         &forbiddenError{access.Lock, billing},
+		"forbidden":         &forbiddenError{right: access.Lock, who: billing},
 		"max_hold_reached":  store.ErrMaxHold,
 		"lock_broken":       &store.BrokenError{Reason: "host web-3 was taken out of service"},
 		"too_many_claims":   tooMany("too_many_claims", "Too many claims", "claims", 10000),

@@ -33,6 +33,8 @@ type Store interface {
 	Release(ctx context.Context, id string) error
 	// Break removes a claim, whoever's it is, if may allows that for its name, and returns it as it stood.
 	Break(ctx context.Context, id string, b store.Breaking, may func(name string) bool) (store.Lock, error)
+	// Another reports whether the id is that of a claim which stands and is another principal's.
+	Another(ctx context.Context, id string) (bool, error)
 	// Gone are those of the claims and leases named which stand no more.
 	Gone(ctx context.Context, ids []string) ([]string, error)
 	// List returns a page of claims, or store.ErrBadCursor.

@@ -32,6 +32,7 @@ type fakeStore struct {
 	ask      func(context.Context, string, time.Duration, time.Time) (store.Lock, error)
 	follow   func(context.Context, string, time.Time, func(store.Lock) error) error
 	release  func(context.Context, string) error
+	another  func(context.Context, string) (bool, error)
 	gone     func(context.Context, []string) ([]string, error)
 	breaks   func(context.Context, string, store.Breaking, func(string) bool) (store.Lock, error)
 	list     func(context.Context, store.Filter) (store.Page, error)
@@ -100,6 +101,13 @@ func (f *fakeStore) Break(ctx context.Context, id string, b store.Breaking, may 
 		return store.Lock{}, f.unexpected("Break")
 	}
 	return f.breaks(ctx, id, b, may)
+}
+
+func (f *fakeStore) Another(ctx context.Context, id string) (bool, error) {
+	if f.another == nil {
+		return false, f.unexpected("Another")
+	}
+	return f.another(ctx, id)
 }
 
 func (f *fakeStore) Gone(ctx context.Context, ids []string) ([]string, error) {

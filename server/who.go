@@ -53,7 +53,7 @@ func (ex *exchange) may(right access.Right, name string) error {
 	if ex.who.May(right, name) {
 		return nil
 	}
-	return &forbiddenError{right, ex.who}
+	return &forbiddenError{right: right, who: ex.who}
 }
 
 // mayKeep refuses whoever has no right any more to the name of a claim, or to any name, to keep it or to be granted it: a
@@ -112,23 +112,29 @@ func (ex *exchange) mayAnywhere(right access.Right) error {
 	if len(ex.who.Prefixes(right)) > 0 {
 		return nil
 	}
-	return &forbiddenError{right, ex.who}
+	return &forbiddenError{right: right, who: ex.who}
 }
 
 // forbiddenError reports a right that a principal lacks.
 type forbiddenError struct {
 	right access.Right
 	who   *access.Principal
+	// name is what it needs the right on, if that is not a lock's.
+	name string
 }
 
 // prefixesTold is how many of the prefixes that a principal has are told to it.
 const prefixesTold = 8
 
 func (e *forbiddenError) Error() string {
-	text := "this needs " + e.right.String() + " on the name, which " + e.who.Name + " has on"
+	of := e.name
+	if of == "" {
+		of = "the name"
+	}
+	text := "this needs " + e.right.String() + " on " + of + ", which " + e.who.Name + " has on"
 	prefixes := e.who.Prefixes(e.right)
 	if len(prefixes) == 0 {
-		return text + " none"
+		return text + " no name"
 	}
 	text += ": "
 	for i, prefix := range prefixes {

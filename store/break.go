@@ -54,6 +54,28 @@ func (s *Store) Break(ctx context.Context, id string, b Breaking, may func(name 
 	return was.lock(), err
 }
 
+// Another reports whether an id is that of a claim which stands and is not the asking principal's own.
+func (s *Store) Another(ctx context.Context, id string) (bool, error) {
+	want, ok := parseLockID(id)
+	if !ok {
+		return false, nil
+	}
+	bound, cancel := s.bounded(ctx, time.Now())
+	defer cancel()
+	got, _, err := s.readKey(bound, s.keys.claim(want.name, want.nonce))
+	if err != nil {
+		return false, err
+	}
+	st, err := s.found(got, want)
+	if errors.Is(err, ErrNoLock) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	_, genuine := s.keys.ids.open(id, st.Owner)
+	return genuine && st.Owner != ownerOf(ctx), nil
+}
+
 // breakNow removes the claim and leaves word of that, in one transaction. A full etcd takes nothing, but lets go.
 func (s *Store) breakNow(ctx context.Context, want lockID, b Breaking) (*standing, error) {
 	for {

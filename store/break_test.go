@@ -252,3 +252,24 @@ func TestGone(t *testing.T) {
 		}
 	}
 }
+
+// TestAnother tells a claim of another's from one's own and from none.
+func TestAnother(t *testing.T) {
+	a, b := pair(t)
+	held := claimAs(t, a, "ann", Claim{Name: "x"})
+	forged, _ := parseLockID(held.ID)
+	forged.seal = newNonce()
+	for who, want := range map[string]bool{"ann": false, "bob": true, "": true} {
+		if got, err := b.Another(as(t, who), held.ID); err != nil || got != want {
+			t.Errorf("as %q: got %v, %v, want %v", who, got, err, want)
+		}
+	}
+	if err := a.Release(as(t, "ann"), held.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{held.ID, forged.String(), "no id"} {
+		if got, err := b.Another(as(t, "bob"), id); err != nil || got {
+			t.Errorf("%.8s: got %v, %v", id, got, err)
+		}
+	}
+}

@@ -23,13 +23,13 @@ const (
 )
 
 // readmeRuns are the commands of the README's console blocks that bash runs word for word.
-var readmeRuns = regexp.MustCompile(`^(curl |[a-z]+=\$\(sed |bash (with|hold)-lock |token=\$\(cat |latchkey (healthcheck|version|epoch show|epoch bump)$|latchkey (run|acquire|renew|release|list) )`)
+var readmeRuns = regexp.MustCompile(`^(curl |[a-z]+=\$\(sed |bash (with|hold)-lock |token=\$\(cat |latchkey token new |latchkey (healthcheck|version|epoch show|epoch bump)$|latchkey (run|acquire|renew|release|list) )`)
 
 func TestReadmeLinesAnswerAsPrinted(t *testing.T) {
 	text, fences := readme(t)
 	s := newReadmeSession(t)
 	saveScripts(t, fences, s.dir)
-	saveAuth(t, fences, s.dir)
+	s.auth = func() { saveAuth(t, fences, s.dir) }
 	for _, block := range fencesOf(fences, "console") {
 		steps := block.steps(t)
 		for i, next := range steps {
@@ -178,6 +178,7 @@ var readmeMasks = []struct {
 	{"", regexp.MustCompile(`(\btime=|\bbase=|\brevision=|^latchkey_\w+ )(\S+)`)},
 	{"", regexp.MustCompile(`(^latchkey |msg="latchkey |^etcd |^go|^epoch )([^ ,:]+)`)},
 	{"", regexp.MustCompile(`(tokens start at |are at most |before, at )(\d+)`)},
+	{"", regexp.MustCompile(`(sha256:)([0-9a-f]{64})`)},
 	{"", regexp.MustCompile(`(^go<> )(\w+/\w+)`)},
 }
 

@@ -22,6 +22,7 @@ type readmeSession struct {
 	server            *exec.Cmd
 	log               *output
 	url               string
+	auth              func() // writes the auth file
 	metrics           string // as the server told when it was stopped
 	terminals         map[string]*bashTerminal
 	printed, answered masker
@@ -176,6 +177,7 @@ func (s *readmeSession) follow(next readmeStep) []string {
 		if s.server != nil {
 			at("a server runs already")
 		}
+		s.auth()
 		return trimmed(s.start(strings.Fields(args)...))
 	}
 	if s.url == "" {

@@ -143,6 +143,10 @@ func (c *serveCommand) run(s surroundings) (err error) {
 		logger.Warn("there is no authentication: whoever reaches this address can take, see and release every lock",
 			"listen", doors.listener.Addr().String())
 	}
+	if doors.gate != nil && doors.tls == nil && !loopback(c.Listen) {
+		logger.Warn("tokens cross the network as they are: give --tls-cert, unless something before this speaks TLS",
+			"listen", doors.listener.Addr().String())
+	}
 	logger.Info(fmt.Sprintf("latchkey %s listens on %s://%s, store: %s", versionText(), doors.scheme(), doors.listener.Addr(), e.where))
 	return c.serve(s, doors.listener, handler, e, logger)
 }
