@@ -108,6 +108,37 @@ func TestReadmeScriptsTakeNoOtherAnswerForARenewal(t *testing.T) {
 	}
 }
 
+func TestReadmeScriptsStopTheJobAtOnceWhenTheLockIsBroken(t *testing.T) {
+	needCurl(t)
+	for _, script := range readmeScripts {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			r := serve(t, "--data-dir="+t.TempDir()+"/data")
+			var broken atomic.Bool
+			var told atomic.Int64
+			between := passing(t, r, func(w http.ResponseWriter, req *http.Request) bool {
+				if !renews(req) {
+					return false
+				}
+				if script == "with-lock" && !broken.Load() { // its first renewal comes before the job
+					return false
+				}
+				told.Add(1)
+				w.WriteHeader(http.StatusGone)
+				io.WriteString(w, `{"status":410,"code":"lock_broken"}`)
+				return true
+			})
+			w := startScript(t, between, script, "bash", "-c", "echo begun $$; cat")
+			w.job(t)
+			broken.Store(true)
+			wantLost(t, w)
+			if got := told.Load(); got != 1 {
+				t.Errorf("it was told %d times, want once", got)
+			}
+		})
+	}
+}
+
 // TestReadmeScriptsRunNothingTheyAreTold: text of an answer is never evaluated, as arithmetic or otherwise.
 func TestReadmeScriptsRunNothingTheyAreTold(t *testing.T) {
 	needCurl(t)
