@@ -144,8 +144,9 @@ func (h *heart) lastSent() time.Duration {
 // false if the heart ended first.
 func (h *heart) renew() bool {
 	pauses := backoff{most: max(h.ttl/10, leastPause)}
+	asked := map[int]bool{}
 	for tries := 1; ; tries++ {
-		err := h.tryRenewal()
+		err := h.tryRenewal(asked)
 		if err == nil {
 			return true
 		}
@@ -173,10 +174,14 @@ func (h *heart) askedPause(err error) time.Duration {
 	return 0
 }
 
-func (h *heart) tryRenewal() error {
+// tryRenewal leaves a silent server its share of the time in which a renewal would still help, and the rest to those that were
+// not asked yet.
+func (h *heart) tryRenewal(asked map[int]bool) error {
 	var info LeaseInfo
 	server, _ := h.c.servers.next(h.c.now(), nil)
-	a, err := h.c.tryWithin(h.ctx, min(h.ttl/3, renewalBound, h.left()), server, renewal(h.id, &info))
+	share := h.left() / time.Duration(max(1, h.c.servers.untried(asked)))
+	a, err := h.c.tryWithin(h.ctx, min(h.ttl/3, renewalBound, share), server, renewal(h.id, &info))
+	asked[server] = true
 	switch {
 	case err == nil:
 		h.renewedBy(a.sent)
