@@ -27,7 +27,7 @@ type runCommand struct {
 func (*runCommand) Help() string {
 	return `The command gets LATCHKEY_NAME, LATCHKEY_FENCING_TOKEN and LATCHKEY_LOCK_ID in its environment beside all that is there, LATCHKEY_TOKEN too if it is (that of a --token-file is not put there), and standard input, output and error as they are. It runs in a process group of its own. Signals are passed on to it: USR1 and USR2 to the command alone, the others to the group. When it ends, what it left running is ended too; then the lock is released.
 
-When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. Daemons, which leave the session (setsid), are not followed.
+When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. Daemons, which leave the session (setsid), outlive the command, but not the loss of the lock.
 
 ` + otherSystems + durationHelp + `A service that answers nothing at first is given up after --timeout. An outage later, while waiting in line, is waited out for as long as the lock is.
 
