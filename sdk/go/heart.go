@@ -29,6 +29,7 @@ type heart struct {
 	ctx    context.Context // ends with why the lease is held no more
 	cancel context.CancelCauseFunc
 	beats  sync.WaitGroup
+	told   chan struct{} // holds one when the lease was renewed
 
 	mu      sync.Mutex
 	renewed time.Duration // when the last renewal that succeeded was sent
@@ -38,7 +39,7 @@ type heart struct {
 
 // newHeart begins to beat for a lease that was renewed, or made, by a request sent then. It beats on when ctx ends.
 func newHeart(ctx context.Context, c *Client, name, id string, ttl, margin, sent time.Duration) *heart {
-	h := &heart{c: c, name: name, id: id, ttl: ttl, margin: min(margin, ttl/2), renewed: sent}
+	h := &heart{c: c, name: name, id: id, ttl: ttl, margin: min(margin, ttl/2), told: make(chan struct{}, 1), renewed: sent}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.beats.Go(h.watch)
 	h.beats.Go(h.beat)
@@ -200,6 +201,10 @@ func (h *heart) renewedBy(sent time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewed, h.failure = max(h.renewed, sent), nil
+	select {
+	case h.told <- struct{}{}:
+	default:
+	}
 }
 
 // isOver says whether it is latchkey that answered, and that the lease is gone. Any other 404 is of something between.
