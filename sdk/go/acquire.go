@@ -247,7 +247,9 @@ func (a *acquisition) gone(err error) error {
 // confirm renews, and counts from that: the grant is as old as the wait's last answer was under way.
 func (a *acquisition) confirm(ctx context.Context) error {
 	for range mostConfirms {
-		_, got, err := a.c.renew(ctx, a.claim.LeaseID)
+		r := renewal(a.claim.LeaseID, new(LeaseInfo))
+		r.place = a.line(ctx, true) // what was granted runs out as a place lapses
+		got, err := a.c.call(ctx, r)
 		switch {
 		case isOver(err) && !errors.Is(err, ErrLockBroken):
 			return a.gone(err)

@@ -88,17 +88,19 @@ func TestRenewalReachesTheThirdServerWhenTwoAreSilent(t *testing.T) {
 
 func TestPauseThatIsAskedForCostsNoPlace(t *testing.T) {
 	t.Parallel()
-	asked := make(chan time.Time, 100)
+	asked, renewed := make(chan time.Time, 100), make(chan time.Time, 100)
+	answer := func(w http.ResponseWriter, times chan time.Time) {
+		if times <- time.Now(); len(times) > 1 {
+			playedLock(w, "held", 30)
+			return
+		}
+		w.Header().Set("Retry-After", "3600")
+		refuse(w, http.StatusServiceUnavailable, "draining")
+	}
 	service := play(t, holding(30, map[string]http.HandlerFunc{
 		http.MethodPost: func(w http.ResponseWriter, _ *http.Request) { playedLock(w, "queued", 30) },
-		http.MethodGet: func(w http.ResponseWriter, req *http.Request) {
-			if asked <- time.Now(); len(asked) > 1 {
-				playedLock(w, "held", 30)
-				return
-			}
-			w.Header().Set("Retry-After", "3600")
-			refuse(w, http.StatusServiceUnavailable, "draining")
-		},
+		http.MethodGet:  func(w http.ResponseWriter, _ *http.Request) { answer(w, asked) },
+		http.MethodPut:  func(w http.ResponseWriter, _ *http.Request) { answer(w, renewed) },
 	}))
 	c := newClient(t, latchkey.Config{Servers: []string{service.URL}})
 	lock, err := c.Lock(within(t), playedName, latchkey.LockOptions{Wait: time.Minute})
@@ -106,8 +108,10 @@ func TestPauseThatIsAskedForCostsNoPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Release()
-	if first, second := <-asked, <-asked; second.Sub(first) > 10*time.Second {
-		t.Errorf("the place was asked for %v apart, and lapses after 15s", second.Sub(first))
+	for what, times := range map[string]chan time.Time{"the place was asked for": asked, "the grant was renewed": renewed} {
+		if first, second := <-times, <-times; second.Sub(first) > 10*time.Second {
+			t.Errorf("%s %v apart, and a place lapses after 15s", what, second.Sub(first))
+		}
 	}
 }
 
