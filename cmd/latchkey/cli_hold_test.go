@@ -16,7 +16,8 @@ import (
 
 const cliTTL = 3 // seconds
 
-// cliHeld is a command that holds a lock and writes with its token all the time, with somebody in line behind it.
+// cliHeld is a command that holds a lock and writes with its token all the time, with somebody in line behind it. What is
+// before the command starts it.
 type cliHeld struct {
 	*cliProgram
 	resource *cliResource
@@ -25,10 +26,10 @@ type cliHeld struct {
 	next     chan answer
 }
 
-func cliHold(t *testing.T, name string, servers []string, elsewhere string) *cliHeld {
+func cliHold(t *testing.T, name string, servers []string, elsewhere string, before ...string) *cliHeld {
 	t.Helper()
 	h := &cliHeld{resource: newCLIResource(t), next: make(chan answer, 1)}
-	h.cliProgram = cliStart(t, cliServer(servers...), cliRun(name, []string{fmt.Sprintf("--ttl=%ds", cliTTL)}, h.resource.job()...)...)
+	h.cliProgram = cliStart(t, cliServer(servers...), cliRun(name, []string{fmt.Sprintf("--ttl=%ds", cliTTL)}, append(before, h.resource.job()...)...)...)
 	h.job = h.group()
 	h.token = h.resource.awaitWrites(t)
 	c := newClient(t)

@@ -48,25 +48,38 @@ var hangups = make(chan os.Signal, 1)
 
 func cliStartFile(t *testing.T, file string, stdin io.Reader, variables []string, args ...string) *cliProgram {
 	t.Helper()
-	heedsHangup()
-	p := &cliProgram{t: t, cmd: exec.Command(file, args...), stdout: newOutput(), stderr: newOutput(), ended: make(chan struct{})}
-	p.cmd.Env = slices.Concat(os.Environ(), []string{asProgram + "=1"}, variables)
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, p.stdout, p.stderr
+	p := cliPrepare(t, args...)
+	p.cmd.Path, p.cmd.Args[0] = file, file
+	p.cmd.Env, p.cmd.Stdin = append(p.cmd.Env, variables...), stdin
+	p.start()
+	return p
+}
+
+// cliPrepare is a command that can be changed before its start.
+func cliPrepare(t *testing.T, args ...string) *cliProgram {
+	p := &cliProgram{t: t, cmd: exec.Command(os.Args[0], args...), stdout: newOutput(), stderr: newOutput(), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.WaitDelay = bound
+	return p
+}
+
+func (p *cliProgram) start() {
+	p.t.Helper()
+	heedsHangup()
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	go func() {
 		defer close(p.ended)
 		p.cmd.Wait()
 	}()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		p.cmd.Process.Signal(syscall.SIGCONT)
 		p.cmd.Process.Kill() // its guard ends the rest
 		<-p.ended
 	})
-	return p
 }
 
 // code is the exit code, once it has ended.

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
+	"sync"
+	"syscall"
 	"time"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
@@ -50,23 +53,57 @@ func (c *acquireCommand) run(s surroundings) error {
 	if err != nil {
 		return err
 	}
+	signals := catchSignals()
+	defer signals.stop()
+	signal.Ignore(syscall.SIGPIPE) // a lock that cannot be told is to be given back
 	options := c.options()
 	options.Key = c.Key
-	lock, err := c.take(s.stop, client, options, s.stderr)
+	lock, err := c.takeUntil(s.stop, signals, client, options, s.stderr)
 	if err != nil {
-		return clientEnd(s.stop, err)
+		return err
 	}
 	// its heartbeat ends with the process
+	if err := c.tell(s.stdout, lock); err != nil {
+		_, left := lock.Release()
+		return notTold(errors.Join(err, left))
+	}
+	return nil
+}
+
+func (c *acquireCommand) tell(to io.Writer, lock *latchkey.Lock) error {
 	if c.JSON {
-		return printJSON(s.stdout, struct {
+		return printJSON(to, struct {
 			Name  string `json:"name"`
 			ID    string `json:"id"`
 			Token int64  `json:"fencing_token"`
 			TTL   int64  `json:"ttl_seconds"`
 		}{lock.Name(), lock.ID(), lock.Token(), int64(lock.TTL() / time.Second)})
 	}
-	_, err = fmt.Fprintln(s.stdout, lock.ID(), lock.Token())
+	_, err := fmt.Fprintln(to, lock.ID(), lock.Token())
 	return err
+}
+
+// takeUntil takes the lock, until a signal stops that, or ctx ends.
+func (f *claimFlags) takeUntil(ctx context.Context, signals *caught, client *latchkey.Client, options latchkey.LockOptions, stderr io.Writer) (*latchkey.Lock, error) {
+	waiting, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	taken := make(chan struct{})
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		select {
+		case sig := <-signals.told:
+			giveUp(signalled{sig})
+		case <-taken:
+		}
+	})
+	lock, err := f.take(waiting, client, options, stderr)
+	close(taken)
+	listening.Wait()
+	if err == nil && waiting.Err() != nil { // the grant and the signal met
+		lock.Release()
+		err = waiting.Err()
+	}
+	return lock, clientEnd(waiting, err)
 }
 
 // take takes the lock. A service that answers nothing at first is told soon; one that goes away later is waited for as long

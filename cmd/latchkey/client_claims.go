@@ -39,7 +39,7 @@ func (c *renewCommand) run(s surroundings) error {
 		return clientEnd(s.stop, err)
 	}
 	if c.JSON {
-		return printJSON(s.stdout, lease)
+		return notTold(printJSON(s.stdout, lease))
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (c *getCommand) run(s surroundings) error {
 	if err == nil && claim.State != latchkey.Held {
 		return &exitError{exitNotAcquired, nil}
 	}
-	return err
+	return notTold(err)
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 )
 
 // credentialFlags say who calls, and whom to trust.
@@ -30,7 +31,7 @@ func (f *credentialFlags) check(bad *faults) {
 		bad.arg(tokenEnv, "must be printable ASCII without spaces")
 	}
 	if f.TokenFile != "" {
-		if _, err := readToken(f.TokenFile); err != nil {
+		if err := checkTokenFile(f.TokenFile); err != nil {
 			bad.add("token-file", "%v", err)
 		}
 	}
@@ -50,6 +51,29 @@ func (f *credentialFlags) check(bad *faults) {
 
 func soundToken(token string) bool {
 	return token != "" && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// tokenFileBound is for a file system that hangs.
+const tokenFileBound = 5 * time.Second
+
+// checkTokenFile reads the file as it will be read, unless it is a pipe or the like: that can hold a reader up, and be read once.
+func checkTokenFile(file string) error {
+	checked := make(chan error, 1)
+	go func() {
+		info, err := os.Stat(file)
+		if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			checked <- nil
+			return
+		}
+		_, err = readToken(file)
+		checked <- err
+	}()
+	select {
+	case err := <-checked:
+		return err
+	case <-time.After(tokenFileBound):
+		return fmt.Errorf("could not be read within %v", tokenFileBound)
+	}
 }
 
 func readToken(file string) (string, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 const (
 	exitUsage       = 64 // EX_USAGE
 	exitUnreachable = 69 // EX_UNAVAILABLE
+	exitNotTold     = 74 // EX_IOERR
 	exitNotAcquired = 75 // EX_TEMPFAIL
 	exitLost        = 76
 	exitNotAllowed  = 77 // EX_NOPERM
@@ -25,7 +27,7 @@ const (
 
 // clientExitHelp is told by every command of a client.
 const clientExitHelp = "Exit codes: 0 done; 64 bad usage; 69 no server could be reached, or none gave a definite answer in time; " +
-	"75 not acquired: another holds the lock, it is still queued, or a limit of the service is reached; 76 no such lock stands: it was " +
+	"74 what was to be printed could not be written, and a lock that was acquired is released again; 75 not acquired: another holds the lock, it is still queued, or a limit of the service is reached; 76 no such lock stands: it was " +
 	"released, lost, broken by an administrator, or never was; 77 not allowed: the token or certificate is refused, or may not do this; " +
 	"128 and the number of the signal by which it was stopped."
 
@@ -83,6 +85,14 @@ func clientEnd(stop context.Context, err error) error {
 		return &exitError{told.code(), nil}
 	}
 	return &exitError{failureCode(err), plain{err}}
+}
+
+// notTold is the end of a command that could not say what it had to say.
+func notTold(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{exitNotTold, fmt.Errorf("the answer could not be written: %w", plain{err})}
 }
 
 // failureCode is the exit code for a failure that the service told, or for its silence.

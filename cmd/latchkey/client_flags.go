@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/textproto"
@@ -58,7 +60,8 @@ func (f *serviceFlags) check(bad *faults) {
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 // client is of flags that have been checked.
-func (f *serviceFlags) client(log *slog.Logger) (*latchkey.Client, error) {
+func (f *serviceFlags) client(logger *slog.Logger) (*latchkey.Client, error) {
+	log.SetOutput(io.Discard) // package net/http tells there of what a garbled server sent, even its bytes
 	header := http.Header{}
 	for _, h := range f.Header {
 		name, value, _ := strings.Cut(h, ":")
@@ -69,7 +72,7 @@ func (f *serviceFlags) client(log *slog.Logger) (*latchkey.Client, error) {
 		return nil, err
 	}
 	return latchkey.New(latchkey.Config{
-		Servers: f.Server, Header: header, TokenSource: f.tokens(), TLS: secure, Timeout: f.Timeout.Duration, Logger: log,
+		Servers: f.Server, Header: header, TokenSource: f.tokens(), TLS: secure, Timeout: f.Timeout.Duration, Logger: logger,
 	})
 }
 

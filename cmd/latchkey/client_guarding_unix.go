@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ type guard struct {
 
 	tidyAt time.Duration // when what the command left behind is told to end; 0: not yet
 	killAt time.Duration // 0: the command is left alone
+	lost   bool          // the command is ended because of the lock, so nothing that descends from it may live
 	over   bool          // the command itself has ended, though not all of its group may have
 	end    commandEnd
 }
@@ -58,7 +60,7 @@ func (g *guard) watch(orders <-chan order, stop <-chan struct{}) {
 			g.see(c)
 		case <-stop:
 			stop = nil
-			g.finish()
+			g.lose()
 		case <-timer.C:
 			if g.killAt == 0 && g.late() {
 				select {
@@ -93,7 +95,7 @@ func (g *guard) obey(o order, gone bool) {
 	g.until = max(g.until, o.Until)
 	switch {
 	case gone || o.End:
-		g.finish()
+		g.lose()
 	case o.Signal == unix.SIGUSR1 || o.Signal == unix.SIGUSR2:
 		if !g.over { // else its number may be another's
 			unix.Kill(g.group, o.Signal)
@@ -101,6 +103,12 @@ func (g *guard) obey(o order, gone bool) {
 	case o.Signal != 0:
 		unix.Kill(-g.group, o.Signal)
 	}
+}
+
+// lose begins to end the command and all that descends from it, daemons too: others may be granted the lock.
+func (g *guard) lose() {
+	g.lost = true
+	g.finish()
 }
 
 // finish begins to end the command.
@@ -113,25 +121,35 @@ func (g *guard) finish() {
 	g.strike(unix.SIGCONT) // one that is stopped hears nothing
 }
 
-// strike is for the command's group, and for whatever left that but not the session, as jobs of a shell do, and whose own
-// parent is dead.
 func (g *guard) strike(sig syscall.Signal) {
 	unix.Kill(-g.group, sig)
-	_, strays := survivors(g.group)
-	for _, pid := range strays {
+	_, others := g.left()
+	for _, pid := range others {
 		unix.Kill(pid, sig)
 	}
 }
 
+// left tells what of the command lives: its group, and whatever left that but not the session, as jobs of a shell do, and whose
+// own parent is dead; when the lock is lost, all that descends from it.
+func (g *guard) left() (inGroup bool, others []int) {
+	if g.lost {
+		return descendants(os.Getpid(), g.group)
+	}
+	return survivors(g.group)
+}
+
 // leftBehind says whether anything of an ended command's lives on.
 func (g *guard) leftBehind() bool {
-	inGroup, strays := survivors(g.group)
-	return inGroup || len(strays) > 0
+	inGroup, others := g.left()
+	return inGroup || len(others) > 0
 }
 
 // act does what the clock asks for.
 func (g *guard) act() {
-	if g.late() || g.tidyAt != 0 && bootTime() >= g.tidyAt {
+	switch {
+	case g.late():
+		g.lose()
+	case g.tidyAt != 0 && bootTime() >= g.tidyAt:
 		g.finish()
 	}
 	if g.killAt != 0 && bootTime() >= g.killAt {

@@ -76,7 +76,7 @@ func (c *listCommand) run(s surroundings) error {
 				now = between(s.stdout) + now
 			}
 			if _, err := io.WriteString(s.stdout, now); err != nil {
-				return err
+				return notTold(err)
 			}
 			before = text.String()
 		}

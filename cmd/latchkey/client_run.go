@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"sync"
 	"time"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
@@ -27,7 +26,7 @@ type runCommand struct {
 func (*runCommand) Help() string {
 	return `The command gets LATCHKEY_NAME, LATCHKEY_FENCING_TOKEN and LATCHKEY_LOCK_ID in its environment beside all that is there, LATCHKEY_TOKEN too if it is (that of a --token-file is not put there), and standard input, output and error as they are. It runs in a process group of its own. Signals are passed on to it: USR1 and USR2 to the command alone, the others to the group. When it ends, what it left running is ended too; then the lock is released.
 
-When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. Daemons, which leave the session (setsid), are not followed.
+When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. Daemons, which leave the session (setsid), outlive the command, but not the loss of the lock.
 
 ` + otherSystems + durationHelp + `A service that answers nothing at first is given up after --timeout. An outage later, while waiting in line, is waited out for as long as the lock is.
 
@@ -62,7 +61,9 @@ func (c *runCommand) run(s surroundings) error {
 	signals := catchSignals()
 	defer signals.stop()
 
-	lock, err := c.lock(client, signals, s)
+	options := c.options()
+	options.Margin = c.Grace.of(options.TTL) + spareOf(options.TTL)
+	lock, err := c.takeUntil(context.Background(), signals, client, options, s.stderr)
 	if err != nil {
 		return err
 	}
@@ -77,31 +78,6 @@ func (c *runCommand) run(s surroundings) error {
 	end := attend(w, lock, signals)
 	w.close()
 	return c.leave(lock, end, s)
-}
-
-// lock takes the lock, until a signal stops that.
-func (c *runCommand) lock(client *latchkey.Client, signals *caught, s surroundings) (*latchkey.Lock, error) {
-	waiting, giveUp := context.WithCancelCause(context.Background())
-	defer giveUp(nil)
-	taken := make(chan struct{})
-	var listening sync.WaitGroup
-	listening.Go(func() {
-		select {
-		case sig := <-signals.told:
-			giveUp(signalled{sig})
-		case <-taken:
-		}
-	})
-	options := c.options()
-	options.Margin = c.Grace.of(options.TTL) + spareOf(options.TTL)
-	lock, err := c.take(waiting, client, options, s.stderr)
-	close(taken)
-	listening.Wait()
-	if err == nil && waiting.Err() != nil { // the grant and the signal met
-		lock.Release()
-		err = waiting.Err()
-	}
-	return lock, clientEnd(waiting, err)
 }
 
 func environment(lock *latchkey.Lock) []string {
@@ -163,6 +139,9 @@ type commandEnd struct {
 // leave releases the lock and says how the program ends.
 func (c *runCommand) leave(lock *latchkey.Lock, end commandEnd, s surroundings) error {
 	name := shown(c.Name)
+	if !end.InTime {
+		awaitLoss(lock)
+	}
 	cause := lock.Check()
 	removed, err := lock.Release()
 	lost := (*latchkey.LostError)(nil)
@@ -183,6 +162,17 @@ func (c *runCommand) leave(lock *latchkey.Lock, end commandEnd, s surroundings) 
 		return &exitError{end.Code, nil}
 	}
 	return nil
+}
+
+// sameMoment is by how much the guard's clock may be ahead of the lock's own, by which the same moment has come.
+const sameMoment = 200 * time.Millisecond
+
+// awaitLoss lets the lock say why it could not be held, where the guard was the first to see that.
+func awaitLoss(lock *latchkey.Lock) {
+	select {
+	case <-lock.Context(context.Background()).Done():
+	case <-time.After(sameMoment):
+	}
 }
 
 // lossOf says what is known of a lock under which the command could not go on.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,33 +33,73 @@ func ownProgram() (string, error) {
 // first process of the machine or container does.
 func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// survivors tells whether a process of the group lives, and which orphans do that have left it: those of which this process
-// became the parent, and which are in its session. A daemon has a session of its own, and is none. What has ended counts as
-// dead though nobody has waited for it: the first process of a container may never do so.
-func survivors(group int) (inGroup bool, strays []int) {
-	session, _ := unix.Getsid(0)
-	family := fmt.Sprintf("%d %d", os.Getpid(), session)
-	all, _ := filepath.Glob("/proc/[0-9]*/stat")
-	if len(all) == 0 { // there is no /proc here
-		return unix.Kill(-group, 0) == nil, nil
-	}
-	for _, file := range all {
+// process is one that has not ended. What has counts as dead though nobody has waited for it: the first process of a container
+// may never do so.
+type process struct{ pid, parent, group, session int }
+
+// processes are all that this one sees; none where there is no /proc.
+func processes() (all []process) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			continue // it has ended meanwhile
 		}
 		// the second field is a name of any characters, in parentheses; then come state, parent, group and session
-		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(rest) < 4 || rest[0] == "Z" || rest[0] == "X" {
+		rest := string(text[bytes.LastIndexByte(text, ')')+1:])
+		var state string
+		var p process
+		if n, _ := fmt.Sscan(rest, &state, &p.parent, &p.group, &p.session); n < 4 || state == "Z" || state == "X" {
 			continue
 		}
-		if rest[2] == strconv.Itoa(group) {
+		if p.pid, err = strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// survivors tells whether a process of the group lives, and which orphans do that have left it: those of which this process
+// became the parent, and which are in its session. A daemon has a session of its own, and is none.
+func survivors(group int) (inGroup bool, strays []int) {
+	all := processes()
+	if len(all) == 0 { // there is no /proc here
+		return unix.Kill(-group, 0) == nil, nil
+	}
+	own := os.Getpid()
+	session, _ := unix.Getsid(0)
+	for _, p := range all {
+		switch {
+		case p.group == group:
 			inGroup = true
-		} else if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && rest[1]+" "+rest[3] == family {
-			strays = append(strays, pid)
+		case p.parent == own && p.session == session:
+			strays = append(strays, p.pid)
 		}
 	}
 	return inGroup, strays
+}
+
+// descendants tells whether a process of the group lives, and which others do that descend from the root, whatever group and
+// session they have gone to. All orphans of the command's descend from whoever is its reaper.
+func descendants(root, group int) (inGroup bool, others []int) {
+	all := processes()
+	if len(all) == 0 {
+		return unix.Kill(-group, 0) == nil, nil
+	}
+	children := map[int][]process{}
+	for _, p := range all {
+		children[p.parent] = append(children[p.parent], p)
+		inGroup = inGroup || p.group == group
+	}
+	for next := []int{root}; len(next) > 0; next = next[1:] {
+		for _, p := range children[next[0]] {
+			next = append(next, p.pid)
+			if p.group != group {
+				others = append(others, p.pid)
+			}
+		}
+	}
+	return inGroup, others
 }
 
 // commandAttributes put the command into a group of its own, and have it killed with the thread that starts it.

@@ -25,5 +25,8 @@ func becomeReaper() {}
 // survivors tells whether a process of the group lives. Which orphans have left it is not known here.
 func survivors(group int) (inGroup bool, strays []int) { return unix.Kill(-group, 0) == nil, nil }
 
+// descendants is survivors: who descends from whom is not known here.
+func descendants(_, group int) (inGroup bool, others []int) { return survivors(group) }
+
 // commandAttributes put the command into a group of its own.
 func commandAttributes() *unix.SysProcAttr { return &unix.SysProcAttr{Setpgid: true} }

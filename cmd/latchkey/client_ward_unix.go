@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,7 +31,11 @@ type ward struct {
 	group   atomic.Int64 // of the command; 0: not started yet
 	until   time.Duration
 	console *console
-	last    *time.Timer
+
+	last    *time.Timer // nil until the command is to be ended
+	killing sync.WaitGroup
+	spared  chan struct{} // closed when the guard's number may become another's
+	sparing sync.Once
 }
 
 // order is what the guard is told. Times are those of bootTime.
@@ -60,7 +65,7 @@ func startWard(spec wardSpec) (*ward, error) {
 	}
 	syscall.CloseOnExec(ends[0])
 	// The other end keeps its number over there: every descriptor that latchkey was given is the command's.
-	w := &ward{wardSpec: spec, link: linkOf(ends[0]), reports: make(chan notice), console: openConsole()}
+	w := &ward{wardSpec: spec, link: linkOf(ends[0]), reports: make(chan notice), console: openConsole(), spared: make(chan struct{})}
 	w.orders = json.NewEncoder(w.link)
 	w.guard = exec.Command(self, append([]string{"guard", strconv.Itoa(ends[1]), "--", spec.path}, spec.args...)...)
 	w.guard.Args[0], w.guard.Env = os.Args[0], spec.env
@@ -128,14 +133,42 @@ const (
 func (w *ward) end() {
 	w.tell(order{End: true})
 	left := min(w.grace, max(0, w.until-w.spare-bootTime()))
-	w.last = time.AfterFunc(left+lateness, w.kill)
+	w.last = time.NewTimer(left + lateness)
+	w.killing.Go(w.killLate)
 	w.late = time.After(left + lateness + hangs)
 }
 
-func (w *ward) kill() {
-	if group := int(w.group.Load()); group != 0 {
-		unix.Kill(-group, unix.SIGKILL)
+// killLate does the guard's work while that is stopped.
+func (w *ward) killLate() {
+	again := time.NewTicker(lookOften)
+	defer again.Stop()
+	for due := w.last.C; ; due = again.C {
+		select {
+		case <-due:
+			w.kill(w.guard.Process.Pid)
+		case <-w.spared:
+			return
+		}
 	}
+}
+
+func (w *ward) stopKilling() {
+	w.sparing.Do(func() { close(w.spared) })
+	w.killing.Wait()
+}
+
+// kill kills the command and all that descends from the root, and says whether anything of it was there.
+func (w *ward) kill(root int) (any bool) {
+	group := int(w.group.Load())
+	if group == 0 {
+		return false
+	}
+	unix.Kill(-group, unix.SIGKILL)
+	inGroup, others := descendants(root, group)
+	for _, pid := range others {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	return inGroup || len(others) > 0
 }
 
 func (w *ward) signal(sig os.Signal) { w.tell(order{Signal: sig.(syscall.Signal)}) }
@@ -152,18 +185,13 @@ func (w *ward) heard(r notice) {
 // forsaken is the end of a command whose guard is gone, or hangs. What the guard leaves are this process's children then. It
 // returns when they are gone, or when they have had time enough for that.
 func (w *ward) forsaken() commandEnd {
+	w.stopKilling()
 	w.guard.Process.Kill()
-	group := int(w.group.Load())
 	over := max(w.until, bootTime()+hangs)
-	left := group != 0
+	left := true
 	for ; left && bootTime() < over; time.Sleep(lookOften) {
-		w.kill()
-		inGroup, strays := survivors(group)
-		for _, pid := range strays {
-			unix.Kill(pid, unix.SIGKILL)
-		}
+		left = w.kill(os.Getpid())
 		unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		left = inGroup || len(strays) > 0
 	}
 	end := commandEnd{Code: exitSignal + int(unix.SIGKILL), Failure: "was killed, as the process that guards it was", InTime: true}
 	if left {
@@ -173,9 +201,7 @@ func (w *ward) forsaken() commandEnd {
 }
 
 func (w *ward) close() {
-	if w.last != nil {
-		w.last.Stop()
-	}
+	w.stopKilling()
 	w.console.close()
 	w.link.Close()
 	for range w.reports { // until nobody listens any more

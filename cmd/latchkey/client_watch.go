@@ -40,7 +40,7 @@ func (c *watchCommand) run(s surroundings) error {
 		if now := stateOf(claims); before == nil || now != *before {
 			before = &now
 			if err := c.tell(s.stdout, now); err != nil {
-				return err
+				return notTold(err)
 			}
 		}
 		if err := pause(s.stop, c.Every.Duration); err != nil {

@@ -15,11 +15,10 @@ import (
 const Forever time.Duration = math.MaxInt64
 
 const (
-	mostSlice    = 10 * time.Second // of a wait: a server that fell silent is noticed before the place has lapsed, 15 s by default
-	leastSlice   = time.Second      // the shortest bound that a server can have
-	mostConfirms = 2                // when the answer takes longer than the lock lasts
-	leaveBound   = 2 * time.Second  // for giving back what was not acquired
-	soonAnswer   = time.Second      // an answer that comes before that, though it was to wait for longer
+	leastSlice   = time.Second     // the shortest bound that a server can have
+	mostConfirms = 2               // when the answer takes longer than the lock lasts
+	leaveBound   = 2 * time.Second // for giving back what was not acquired
+	soonAnswer   = time.Second     // an answer that comes before that, though it was to wait for longer
 )
 
 // LockOptions say how to take a lock. The zero value tries once, for a lock with a TTL of 30 s.
@@ -153,8 +152,8 @@ func (a *acquisition) take(ctx, waiting context.Context) error {
 // place sends the claim. It does not wait there, so as to have the id from the first moment.
 func (a *acquisition) place(ctx, waiting context.Context) error {
 	for {
-		claim, got, err := a.c.claim(ctx, a.asked)
-		a.doubted = (a.doubted || got.doubted) && !isDefinite(err)
+		claim, got, err := a.c.claimFrom(ctx, a.asked, a.line(waiting, false))
+		a.doubted = (a.doubted || got.doubted) && !isSettled(err)
 		switch {
 		case err == nil:
 			a.claim, a.sent = claim, got.sent
@@ -167,10 +166,21 @@ func (a *acquisition) place(ctx, waiting context.Context) error {
 	}
 }
 
-// isDefinite says whether err tells that the service itself has looked, and found no claim of ours or refused it.
-func isDefinite(err error) bool {
-	told, unreachable := (*Error)(nil), (*UnreachableError)(nil)
-	return errors.As(err, &told) && !errors.As(err, &unreachable)
+// line is the place that a request is about, nil for a claim that does not wait.
+func (a *acquisition) line(waiting context.Context, kept bool) *place {
+	if a.opts.Wait == 0 {
+		return nil
+	}
+	return &place{waiting, kept}
+}
+
+// isSettled says whether err tells that the service has looked, and that no claim of ours stands. A refusal, as of a token,
+// says nothing of what an earlier try did.
+func isSettled(err error) bool {
+	if errors.As(err, new(*UnreachableError)) {
+		return false
+	}
+	return errors.Is(err, ErrLockHeld) || errors.Is(err, ErrLeaseNotFound) || errors.Is(err, ErrPlaceLost)
 }
 
 // goOn says whether to try further after err: the servers could not be reached, and there is time left to wait.
@@ -190,7 +200,7 @@ func (a *acquisition) wait(waiting context.Context) error {
 		}
 		ask := min(slice.Truncate(time.Second), untilEnd(waiting))
 		began := a.c.now()
-		claim, _, err := a.c.ask(waiting, a.claim.ID, ask)
+		claim, _, err := a.c.ask(waiting, a.claim.ID, ask, a.line(waiting, true))
 		switch {
 		case err == nil:
 			a.claim = claim
@@ -237,7 +247,9 @@ func (a *acquisition) gone(err error) error {
 // confirm renews, and counts from that: the grant is as old as the wait's last answer was under way.
 func (a *acquisition) confirm(ctx context.Context) error {
 	for range mostConfirms {
-		_, got, err := a.c.renew(ctx, a.claim.LeaseID)
+		r := renewal(a.claim.LeaseID, new(LeaseInfo))
+		r.place = a.line(ctx, true) // what was granted runs out as a place lapses
+		got, err := a.c.call(ctx, r)
 		switch {
 		case isOver(err) && !errors.Is(err, ErrLockBroken):
 			return a.gone(err)

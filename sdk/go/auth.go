@@ -9,6 +9,7 @@ import (
 
 var (
 	errBadToken   = errors.New("latchkey: a token is empty, or has a character other than printable ASCII without spaces")
+	errNoToken    = errors.New("latchkey: no token")
 	errTwoTokens  = errors.New("latchkey: Token and TokenSource exclude each other")
 	errTwoHeaders = errors.New("latchkey: Header has an Authorization, and so would the token")
 )
@@ -53,24 +54,39 @@ func soundToken(token string) bool {
 func (c *credentials) get(ctx context.Context, refused string) (string, error) {
 	select {
 	case c.asking <- struct{}{}:
-		defer func() { <-c.asking }()
 	case <-ctx.Done():
-		return "", fmt.Errorf("latchkey: no token: %w", endOf(ctx))
+		return "", fmt.Errorf("%w: %w", errNoToken, endOf(ctx))
 	}
 	if token := c.current(); token != refused {
+		<-c.asking
 		return token, nil
 	}
+	told := make(chan error, 1)
+	go func() { // the source may not look at its context; then nobody else asks it before it has answered
+		told <- c.ask(ctx)
+		<-c.asking
+	}()
+	select {
+	case err := <-told:
+		return c.current(), err
+	case <-ctx.Done():
+		return "", fmt.Errorf("%w: %w", errNoToken, endOf(ctx))
+	}
+}
+
+// ask asks the source for a token, and keeps it.
+func (c *credentials) ask(ctx context.Context) error {
 	token, err := c.source(ctx)
 	if err != nil {
-		return "", fmt.Errorf("latchkey: no token: %w", err)
+		return fmt.Errorf("%w: %w", errNoToken, err)
 	}
 	if !soundToken(token) {
-		return "", errBadToken
+		return fmt.Errorf("%w: %w", errNoToken, errBadToken)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = token
-	return token, nil
+	return nil
 }
 
 func (c *credentials) current() string {

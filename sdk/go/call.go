@@ -24,6 +24,7 @@ var (
 func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, r.wait+c.timeout, errOutOfTime)
 	defer cancel()
+	began, wait, asked := c.now(), r.wait, map[int]bool{}
 	pauses := backoff{most: mostPause}
 	var last error
 	var doubted bool
@@ -36,14 +37,16 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 			}
 			return answer{doubted: doubted}, givenUp(ctx, last)
 		}
-		a, err := c.tryWithin(bounded, boundOf(bounded, r.wait), server, r)
+		r = r.waiting(wait - (c.now() - began)) // what a silent server took is not waited for again
+		a, err := c.tryWithin(bounded, boundOf(bounded, r, c.servers.untried(asked)), server, r)
+		asked[server] = true
 		a.doubted = doubted
 		if err == nil {
 			return a, nil
 		}
-		notUntil[server] = c.now() + pauseOf(err)
 		o := outcomeOf(err)
 		doubted = doubted || o == unknown
+		notUntil[server] = c.now() + r.place.heeded(pauseOf(err), doubted)
 		if ctx.Err() == nil { // else it says no more than that the caller went
 			last = err
 		}
@@ -52,16 +55,17 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 			return a, err
 		case bounded.Err() == nil && o == unknown && !r.again:
 			return answer{doubted: true}, public(err)
-		case !sleep(bounded, pauses.next()):
+		case r.place.over() || !sleep(bounded, pauses.next()):
 			return answer{doubted: doubted}, givenUp(ctx, last)
 		}
 	}
 }
 
-// boundOf leaves a silent server, beyond the wait, half of the time that there is, and the rest to the next.
-func boundOf(bounded context.Context, wait time.Duration) time.Duration {
+// boundOf leaves a silent server, beyond the wait, its share of the time that there is, and the rest to those that were not asked
+// yet; half of it at most, for a second try.
+func boundOf(bounded context.Context, r request, untried int) time.Duration {
 	end, _ := bounded.Deadline()
-	return wait + max((time.Until(end)-wait)/2, leastTry)
+	return r.wait + r.place.patience(max((time.Until(end)-r.wait)/time.Duration(max(untried, 2)), leastTry))
 }
 
 // tryWithin is one try with a bound.
@@ -81,10 +85,10 @@ func givenUp(ctx context.Context, last error) error {
 
 // public is the error of a single try as a caller may see it.
 func public(err error) error {
-	if line := (*lineError)(nil); errors.As(err, &line) {
-		return &UnreachableError{Last: err}
+	if told := (*Error)(nil); errors.As(err, &told) && told.Code != "" {
+		return err
 	}
-	return err
+	return &UnreachableError{Last: err}
 }
 
 // endOf is why ctx ended, nil if it did not. It matches context.Canceled or context.DeadlineExceeded, whatever the cause.

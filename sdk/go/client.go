@@ -31,13 +31,14 @@ type Config struct {
 	// nowhere else: redirects are not followed.
 	Token string
 	// TokenSource is asked for the token in place of Token: before the first request, and again when one is answered 401, which
-	// is then sent once more if it has another. It may be called by several goroutines, though by one at a time. What it says
+	// is then sent once more if it has another. It may be called by several goroutines, though by one at a time; a call does
+	// not wait for it beyond its own bound. What it says
 	// when it fails is told in errors and to Logger: it must not say the token.
 	TokenSource func(context.Context) (string, error)
 	// TLS is for https: the certificates to trust, and the client's own. Not together with Transport, which has its own.
 	TLS *tls.Config
-	// Timeout bounds every call beyond what it waits for, all its tries together; each try gets half of what
-	// is left, so that the next server is asked when one is silent. 10 s if 0.
+	// Timeout bounds every call beyond what it waits for, all its tries together; each try gets its share of what is left, half at
+	// most, so that the next server is asked when one is silent. 10 s if 0.
 	Timeout time.Duration
 	// Transport replaces the client's own, which speaks HTTP/1.1 through the proxy that the environment names.
 	Transport http.RoundTripper

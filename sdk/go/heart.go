@@ -29,6 +29,7 @@ type heart struct {
 	ctx    context.Context // ends with why the lease is held no more
 	cancel context.CancelCauseFunc
 	beats  sync.WaitGroup
+	told   chan struct{} // holds one when the lease was renewed
 
 	mu      sync.Mutex
 	renewed time.Duration // when the last renewal that succeeded was sent
@@ -38,7 +39,7 @@ type heart struct {
 
 // newHeart begins to beat for a lease that was renewed, or made, by a request sent then. It beats on when ctx ends.
 func newHeart(ctx context.Context, c *Client, name, id string, ttl, margin, sent time.Duration) *heart {
-	h := &heart{c: c, name: name, id: id, ttl: ttl, margin: min(margin, ttl/2), renewed: sent}
+	h := &heart{c: c, name: name, id: id, ttl: ttl, margin: min(margin, ttl/2), told: make(chan struct{}, 1), renewed: sent}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.beats.Go(h.watch)
 	h.beats.Go(h.beat)
@@ -144,8 +145,9 @@ func (h *heart) lastSent() time.Duration {
 // false if the heart ended first.
 func (h *heart) renew() bool {
 	pauses := backoff{most: max(h.ttl/10, leastPause)}
+	asked := map[int]bool{}
 	for tries := 1; ; tries++ {
-		err := h.tryRenewal()
+		err := h.tryRenewal(asked)
 		if err == nil {
 			return true
 		}
@@ -173,10 +175,14 @@ func (h *heart) askedPause(err error) time.Duration {
 	return 0
 }
 
-func (h *heart) tryRenewal() error {
+// tryRenewal leaves a silent server its share of the time in which a renewal would still help, and the rest to those that were
+// not asked yet.
+func (h *heart) tryRenewal(asked map[int]bool) error {
 	var info LeaseInfo
 	server, _ := h.c.servers.next(h.c.now(), nil)
-	a, err := h.c.tryWithin(h.ctx, min(h.ttl/3, renewalBound, h.left()), server, renewal(h.id, &info))
+	share := h.left() / time.Duration(max(1, h.c.servers.untried(asked)))
+	a, err := h.c.tryWithin(h.ctx, min(h.ttl/3, renewalBound, share), server, renewal(h.id, &info))
+	asked[server] = true
 	switch {
 	case err == nil:
 		h.renewedBy(a.sent)
@@ -195,6 +201,10 @@ func (h *heart) renewedBy(sent time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewed, h.failure = max(h.renewed, sent), nil
+	select {
+	case h.told <- struct{}{}:
+	default:
+	}
 }
 
 // isOver says whether it is latchkey that answered, and that the lease is gone. Any other 404 is of something between.

@@ -19,6 +19,7 @@ type LeaseOptions struct {
 type Lease struct {
 	c     *Client
 	heart *heart
+	locks roster
 
 	release  sync.Once
 	released bool
@@ -37,6 +38,7 @@ func (c *Client) Lease(ctx context.Context, opts LeaseOptions) (*Lease, error) {
 	}
 	ttl := time.Duration(info.TTLSeconds) * time.Second
 	lease := &Lease{c: c, heart: newHeart(ctx, c, "", info.ID, ttl, marginOf(opts.Margin, ttl), a.sent)}
+	lease.heart.beats.Go(lease.lookAfterRenewals)
 	if err := lease.Check(); err != nil { // the answer took too long
 		lease.Release()
 		return nil, err

@@ -31,16 +31,12 @@ func (c *Client) createLease(ctx context.Context, req LeaseRequest, again bool) 
 // Renew lets the TTL of a lease start again. It takes the id of a lease, or that of a held lock with a lease of its own. Count
 // the TTL from when this was called. [ErrLeaseNotFound] says that it is over, and what was held on it may be another's.
 func (c *Client) Renew(ctx context.Context, id string) (LeaseInfo, error) {
-	info, _, err := c.renew(ctx, id)
-	return info, err
-}
-
-func (c *Client) renew(ctx context.Context, id string) (info LeaseInfo, a answer, err error) {
 	if err := checkID(id); err != nil {
-		return LeaseInfo{}, answer{}, err
+		return LeaseInfo{}, err
 	}
-	a, err = c.call(ctx, renewal(id, &info))
-	return info, a, err
+	var info LeaseInfo
+	_, err := c.call(ctx, renewal(id, &info))
+	return info, err
 }
 
 func renewal(id string, info *LeaseInfo) request {

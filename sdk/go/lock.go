@@ -32,9 +32,11 @@ func (l *Lease) newLock(claim Claim) *Lock {
 	lock.ctx = ctx
 	lock.end = func(err error) error {
 		before := lock.Check()
+		l.locks.remove(lock)
 		cancel(err)
 		return before
 	}
+	l.locks.add(lock)
 	return lock
 }
 

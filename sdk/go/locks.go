@@ -21,11 +21,11 @@ const longestWait = 24 * time.Hour
 // The claim is answered Held; or Queued, if req.Queue is set and the wait ended without a grant; or the error is
 // [ErrLockHeld].
 func (c *Client) Claim(ctx context.Context, req ClaimRequest) (Claim, error) {
-	claim, _, err := c.claim(ctx, req)
+	claim, _, err := c.claimFrom(ctx, req, nil)
 	return claim, err
 }
 
-func (c *Client) claim(ctx context.Context, req ClaimRequest) (claim Claim, a answer, err error) {
+func (c *Client) claimFrom(ctx context.Context, req ClaimRequest, in *place) (claim Claim, a answer, err error) {
 	if err := checkTexts(req.Holder, req.Metadata, req.Name); err != nil {
 		return Claim{}, answer{}, err
 	}
@@ -38,8 +38,14 @@ func (c *Client) claim(ctx context.Context, req ClaimRequest) (claim Claim, a an
 		key:    req.Key,
 		body:   req,
 		wait:   time.Duration(min(max(req.WaitSeconds, 0), int64(longestWait/time.Second))) * time.Second,
-		again:  req.Key != "" || req.LeaseID != "",
-		read:   into(&claim, func(got Claim) bool { return got.sound() && got.Name == req.Name }),
+		waits: func(r *request) {
+			less := req
+			less.WaitSeconds = int64(r.wait / time.Second)
+			r.body = less
+		},
+		place: in,
+		again: req.Key != "" || req.LeaseID != "",
+		read:  into(&claim, func(got Claim) bool { return got.sound() && got.Name == req.Name }),
 	})
 	claim.Replayed = a.header.Get("Idempotent-Replayed") == "true"
 	return claim, a, err
@@ -82,37 +88,37 @@ func checkID(id string) error {
 
 // Get looks at a claim. It keeps no place, takes no grant and renews nothing.
 func (c *Client) Get(ctx context.Context, id string) (Claim, error) {
-	claim, _, err := c.getLock(ctx, id, 0, nil)
+	claim, _, err := c.getLock(ctx, id, request{})
 	return claim, err
 }
 
 // Ask asks for a claim: it keeps its place in the queue, takes the grant when its turn has come, and waits for that as long as
 // wait, in whole seconds and up to the server's bound (55 s by default).
 func (c *Client) Ask(ctx context.Context, id string, wait time.Duration) (Claim, error) {
-	claim, _, err := c.ask(ctx, id, wait)
+	claim, _, err := c.ask(ctx, id, wait, nil)
 	return claim, err
 }
 
-func (c *Client) ask(ctx context.Context, id string, wait time.Duration) (Claim, answer, error) {
-	seconds, err := wholeSeconds("the wait", wait)
-	if err != nil {
+func (c *Client) ask(ctx context.Context, id string, wait time.Duration, in *place) (Claim, answer, error) {
+	if _, err := wholeSeconds("the wait", wait); err != nil {
 		return Claim{}, answer{}, err
 	}
-	return c.getLock(ctx, id, min(wait, longestWait), url.Values{"wait_seconds": {strconv.FormatInt(seconds, 10)}})
+	r := request{wait: min(wait, longestWait), waits: waitInQuery, place: in}
+	waitInQuery(&r)
+	return c.getLock(ctx, id, r)
 }
 
-func (c *Client) getLock(ctx context.Context, id string, wait time.Duration, query url.Values) (claim Claim, a answer, err error) {
+func waitInQuery(r *request) {
+	r.query = url.Values{"wait_seconds": {strconv.FormatInt(int64(r.wait/time.Second), 10)}}
+}
+
+func (c *Client) getLock(ctx context.Context, id string, r request) (claim Claim, a answer, err error) {
 	if err := checkID(id); err != nil {
 		return Claim{}, answer{}, err
 	}
-	a, err = c.call(ctx, request{
-		method: http.MethodGet,
-		path:   "locks/" + id,
-		query:  query,
-		wait:   wait,
-		again:  true,
-		read:   into(&claim, func(got Claim) bool { return got.sound() && got.ID == id }),
-	})
+	r.method, r.path, r.again = http.MethodGet, "locks/"+id, true
+	r.read = into(&claim, func(got Claim) bool { return got.sound() && got.ID == id })
+	a, err = c.call(ctx, r)
 	return claim, a, err
 }
 

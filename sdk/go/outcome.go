@@ -54,15 +54,20 @@ func outcomeOf(err error) outcome {
 
 func (e *Error) outcome() outcome {
 	switch e.Code {
+	case "": // something between answered in the service's place
+		if e.Status < http.StatusInternalServerError {
+			return notDone
+		}
+		return unknown
 	case ErrUnavailable, ErrOverloaded, ErrDraining, ErrTooManyWaiters, ErrRequestTimeout:
 		return notDone
 	case ErrPlaceLost:
 		return definite
 	}
-	switch e.Status {
-	case http.StatusTooManyRequests:
+	switch {
+	case e.Status == http.StatusTooManyRequests:
 		return notDone
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case e.Status >= http.StatusInternalServerError:
 		return unknown
 	}
 	return definite

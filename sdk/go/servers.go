@@ -1,9 +1,11 @@
 package latchkey
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,11 +16,15 @@ type servers struct {
 	urls []*url.URL
 
 	mu      sync.Mutex
-	current int // answered last, or is to be tried next
+	current int                   // answered last
+	behind  map[int]time.Duration // until when one that did not answer is asked after those that did
 }
 
+// behindFor is how long a server that did not answer is asked only after those that did: longer than any one call.
+const behindFor = time.Minute
+
 func newServers(lists []string) (*servers, error) {
-	var all servers
+	all := servers{behind: map[int]time.Duration{}}
 	var faults []error
 	for _, text := range strings.Split(strings.Join(lists, ","), ",") {
 		if text = strings.TrimSpace(text); text == "" {
@@ -38,37 +44,43 @@ func newServers(lists []string) (*servers, error) {
 	return &all, errors.Join(faults...)
 }
 
-// next is the server to ask now, and how long to leave it alone first: the current one or those after it, unless notUntil, by
-// Retry-After, says that all are to be left alone; then that which is so for the shortest time.
+// next is the server to ask now, and how long to leave it alone first: the current one or those after it, and of those that did
+// not answer the one whose failure is the oldest; unless notUntil, by Retry-After, says that all are to be left alone: then that
+// which is so for the shortest time.
 func (s *servers) next(now time.Duration, notUntil map[int]time.Duration) (server int, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	server = s.current
-	for i := range s.urls {
-		at := (s.current + i) % len(s.urls)
-		if notUntil[at] <= now {
-			return at, 0
-		}
-		if notUntil[at] < notUntil[server] {
-			server = at
-		}
+	order := make([]int, len(s.urls))
+	for i := range order {
+		order[i] = (s.current + i) % len(s.urls)
 	}
-	return server, notUntil[server] - now
+	server = slices.MinFunc(order, func(a, b int) int { // the first of equals
+		return cmp.Or(
+			cmp.Compare(max(0, notUntil[a]-now), max(0, notUntil[b]-now)),
+			cmp.Compare(max(0, s.behind[a]-now), max(0, s.behind[b]-now)),
+		)
+	})
+	return server, max(0, notUntil[server]-now)
 }
+
+// untried are the servers that have not been asked yet.
+func (s *servers) untried(asked map[int]bool) int { return len(s.urls) - len(asked) }
 
 func (s *servers) answered(server int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = server
+	delete(s.behind, server)
 }
 
-// failed lets the one after server be asked next, unless another has been found meanwhile.
-func (s *servers) failed(server int) {
+// failed lets server be asked after the others.
+func (s *servers) failed(server int, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == server {
 		s.current = (server + 1) % len(s.urls)
 	}
+	s.behind[server] = now + behindFor
 }
 
 // host names a server in an error.

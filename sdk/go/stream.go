@@ -70,12 +70,12 @@ func (c *Client) broken(ctx context.Context, server int, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errOutOfTime):
-		c.servers.failed(server)
+		c.servers.failed(server, c.now())
 		return &UnreachableError{Last: &lineError{c.servers.host(server), errors.Join(cause, err)}}
 	case cause != nil:
 		return givenUp(ctx, nil)
 	case err != nil:
-		c.servers.failed(server)
+		c.servers.failed(server, c.now())
 		return &UnreachableError{Last: &lineError{c.servers.host(server), err}}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (c *Client) broken(ctx context.Context, server int, err error) error {
 func (c *Client) open(ctx context.Context, server int, r request) (*http.Response, error) {
 	resp, _, err := c.send(ctx, server, r)
 	if err != nil {
-		c.servers.failed(server)
+		c.servers.failed(server, c.now())
 		return nil, err
 	}
 	if resp.StatusCode == http.StatusOK {
@@ -96,7 +96,7 @@ func (c *Client) open(ctx context.Context, server int, r request) (*http.Respons
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, mostAnswer)) // what is missing makes it no problem document
 	told := newError(resp, body)
 	if told.outcome() != definite {
-		c.servers.failed(server)
+		c.servers.failed(server, c.now())
 	}
 	return nil, told
 }

@@ -22,8 +22,19 @@ type request struct {
 	key    string
 	body   any
 	wait   time.Duration      // for so long the service may hold it open
+	waits  func(*request)     // has the query or the body say what wait is; nil: it says nothing of it
+	place  *place             // nil: it is no part of a wait in line
 	again  bool               // it can be sent again when its outcome is not known
 	read   func([]byte) error // reads the body of a 2xx; nil if that is to be a 204
+}
+
+// waiting is r with less of a wait, in whole seconds, rounded up.
+func (r request) waiting(wait time.Duration) request {
+	if wait = max(0, wait+time.Second-1).Truncate(time.Second); wait < r.wait && r.waits != nil {
+		r.wait = wait
+		r.waits(&r)
+	}
+	return r
 }
 
 // into reads a body into out, if it is an answer at all: something between may have answered in the service's place.
@@ -49,11 +60,12 @@ type answer struct {
 func (c *Client) try(ctx context.Context, server int, r request) (answer, error) {
 	a, err := c.exchange(ctx, server, r)
 	switch {
+	case errors.Is(err, errNoToken): // no fault of the server's, which was not asked
 	case err == nil || outcomeOf(err) == definite:
 		c.servers.answered(server)
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errOutOfTime): // the caller's end, and no fault of the server's
 	default:
-		c.servers.failed(server)
+		c.servers.failed(server, c.now())
 		c.http.CloseIdleConnections() // they may be as dead as this one
 	}
 	return a, err

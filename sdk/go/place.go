@@ -1,0 +1,44 @@
+package latchkey
+
+import (
+	"context"
+	"time"
+)
+
+// place is what a request has to respect that is a part of a wait in line: the place lapses when nobody asks for it within the
+// service's waiting TTL, 15 s by default. A slice and twice the silence are less than that, so a second server that is silent
+// leaves time for a third.
+type place struct {
+	waiting context.Context // the wait
+	kept    bool            // the claim has been told; else it is in the queue perhaps
+}
+
+const (
+	mostSlice   = 6 * time.Second // of a wait
+	mostSilence = 4 * time.Second // of a server beyond the slice, and of ours when a server asks to be left alone
+)
+
+// patience is how long beyond its wait a try may take.
+func (p *place) patience(d time.Duration) time.Duration {
+	if p == nil || !p.kept {
+		return d
+	}
+	return min(d, mostSilence)
+}
+
+// heeded is for how long a server is left alone that asked for it.
+func (p *place) heeded(asked time.Duration, doubted bool) time.Duration {
+	if p == nil {
+		return asked
+	}
+	if end, bounded := p.waiting.Deadline(); bounded {
+		asked = min(asked, max(0, time.Until(end)))
+	}
+	if p.kept || doubted {
+		asked = min(asked, mostSilence)
+	}
+	return asked
+}
+
+// over says that there is no time left for another try.
+func (p *place) over() bool { return p != nil && p.waiting.Err() != nil }
