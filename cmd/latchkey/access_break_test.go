@@ -41,7 +41,7 @@ func TestAnAdministratorBreaksALock(t *testing.T) {
 			}
 			r.as("admin elsewhere").want(404, "lock_not_found", http.MethodDelete, replica+breaking, "")
 			newCaller(t, "", nil).want(401, "unauthorized", http.MethodDelete, replica+breaking, "")
-			admin.want(404, "lock_not_found", http.MethodDelete, replica+"/locks/"+lock.ID, "") // without a reason it is a release
+			admin.want(400, "invalid_request", http.MethodDelete, replica+"/locks/"+lock.ID, "") // without a reason
 			holder.wantHeld(replica, lock)
 		}
 	})

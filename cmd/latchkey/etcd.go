@@ -69,6 +69,7 @@ func (f *etcdFlags) reach(ctx context.Context, logger *slog.Logger) (*etcd, erro
 	for told := (time.Time{}); ; {
 		client, err := f.try(ctx, cfg)
 		if err == nil {
+			tellOld(ctx, client, logger)
 			return &etcd{client, nil, where}, nil
 		}
 		if hopeless(err) {

@@ -30,7 +30,7 @@ func quotaIsReached(t *testing.T, s *service) {
 	go func() { next <- pollUntilHeld(c, s, a.lock.ID) }()
 
 	empty(t, s, "/filler/") // the history of what went before takes space too
-	if fill(t, s, "/filler/most/", opsQuota*3/4) {
+	if fill(t, s, "/filler/most/", opsQuota/2) {
 		t.Fatalf("etcd with a quota of %d bytes is full with what went before", opsQuota)
 	}
 	expiring := c.claim(s.any(), "", api.LockRequest{Name: "full, not renewed", TTLSeconds: ttl})
