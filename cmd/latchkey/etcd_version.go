@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-semver/semver"
-	"go.etcd.io/etcd/api/v3/version"
+	etcdversion "go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -20,15 +20,15 @@ func tellOld(ctx context.Context, client *clientv3.Client, logger *slog.Logger) 
 	defer cancel()
 	for _, endpoint := range client.Endpoints() {
 		status, err := client.Status(ctx, endpoint)
-		if err == nil && older(status.Version, version.Version) {
+		if err == nil && earlierRelease(status.Version, etcdversion.Version) {
 			logger.Warn("a member of etcd is older than what latchkey is tested with: bring it up to date",
-				"member", endpoint, "etcd", status.Version, "tested", version.Version)
+				"member", endpoint, "etcd", status.Version, "tested", etcdversion.Version)
 		}
 	}
 }
 
-// older says that a version is of an earlier release than another: patches do not count. One that cannot be read is not.
-func older(one, other string) bool {
+// earlierRelease says that a version is of an earlier release than another: patches do not count. One that cannot be read is not.
+func earlierRelease(one, other string) bool {
 	a, err := semver.NewVersion(one)
 	if err != nil {
 		return false

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"go.etcd.io/etcd/api/v3/version"
+	etcdversion "go.etcd.io/etcd/api/v3/version"
 
 	"github.com/latchkey/latchkey/store/etcdtest"
 )
@@ -14,7 +14,7 @@ func TestOlderReleasesOfEtcd(t *testing.T) {
 	for one, want := range map[string]bool{
 		"3.4.23": true, "3.6.14": true, "2.9.9": true, "3.7.0": false, "3.7.3": false, "3.8.0": false, "4.0.0": false, "": false, "odd": false,
 	} {
-		if got := older(one, "3.7.3"); got != want {
+		if got := earlierRelease(one, "3.7.3"); got != want {
 			t.Errorf("%q: got %v, want %v", one, got, want)
 		}
 	}
@@ -26,6 +26,6 @@ func TestTheEtcdThatIsTestedWithIsNotOld(t *testing.T) {
 	client := etcdtest.Shared(t).Client(t)
 	tellOld(t.Context(), client, slog.New(slog.NewTextHandler(&log, nil)))
 	if log.Len() > 0 {
-		t.Errorf("of %s it says %s", version.Version, log.String())
+		t.Errorf("of %s it says %s", etcdversion.Version, log.String())
 	}
 }
