@@ -55,7 +55,7 @@ func (f *accessFlags) check(bad *faults, listen string) {
 		bad.add("insecure-no-auth", "cannot be used together with --auth-file")
 	}
 	if f.AuthFile == "" && !f.InsecureNoAuth && hostPort(listen) == nil && !loopback(listen) {
-		bad.add("listen", "is not on loopback, where whoever reaches it could take, see and release every lock: give --auth-file, or --insecure-no-auth if that is meant")
+		bad.add("listen", "is %q, which is not loopback alone: whoever reaches it could take, see and release every lock; give --auth-file, or --insecure-no-auth if that is meant", listen)
 	}
 	if (f.TLSCert == "") != (f.TLSKey == "") {
 		bad.add("tls-cert", "and --tls-key need each other")
