@@ -61,7 +61,7 @@ func (p *place) granted(got standing, sent time.Time, err error) bool {
 		}
 		return true
 	case errors.Is(err, errMoved):
-		p.st = got
+		p.learn(got)
 		return true
 	case errors.Is(err, ErrNoLock):
 		p.over = ErrPlaceLost
@@ -229,7 +229,7 @@ func (p *place) put(got standing, err error) error {
 	defer p.line.mu.Unlock()
 	switch {
 	case err == nil || errors.Is(err, errMoved):
-		p.st = got
+		p.learn(got)
 		p.arrive()
 	case errors.Is(err, ErrNoLock):
 		p.over = ErrPlaceLost
@@ -310,7 +310,7 @@ func (p *place) leaveOnce(ctx context.Context, st standing) bool {
 		r.s.takeBack(now) // nobody but this replica can have granted it, and nobody was told
 		return true
 	}
-	p.st = now
+	p.learn(now)
 	if p.mine() {
 		return false
 	}

@@ -372,6 +372,37 @@ func TestEndOfOneReplicasWaitLeavesAPlaceServedElsewhere(t *testing.T) {
 	getHeld(t, second)
 }
 
+// TestAnswerThatComesAfterTheGrantDoesNotHideIt: a takes its claim back from b, b grants it, and a's watch tells that
+// before a has the answer to what it did.
+func TestAnswerThatComesAfterTheGrantDoesNotHideIt(t *testing.T) {
+	a, faults := faulty(t, func(c *Config) { c.RequestBound = within })
+	b := open(t, shared(t))
+	const key = "0123456789abcdef"
+	held := mustHold(t, b, Claim{Name: "x", TTL: 60 * time.Second})
+	first := claimInBackground(t, a, Claim{Name: "x", Key: key, Wait: within})
+	queuedUp(t, b, "x", 2)
+	back := faults.Next(puts(a, a.keys.queue("x"))).HoldReply()
+	second := claimInBackground(t, b, Claim{Name: "x", Key: key, Wait: within})
+	back.WaitDone(t)
+	mustRelease(t, b, held)
+	won := getHeld(t, second)
+	r := current(t, a)
+	r.mu.Lock()
+	line := r.lines["x"]
+	r.mu.Unlock()
+	eventually(t, "a has heard of the grant", func() bool {
+		busy := line.busy("")
+		return busy != nil && busy.Holder != nil && busy.Holder.Token == won.Token
+	})
+	stillWaiting(t, first)
+	told := time.Now()
+	back.Release()
+	getHeld(t, first)
+	if took := time.Since(told); took > within/2 {
+		t.Errorf("told %v after a had the answer", took)
+	}
+}
+
 func TestReleaseThatMeetsAGrantLeavesTheWaitingLeaseAlone(t *testing.T) {
 	a, faults := faulty(t)
 	b := open(t, shared(t)) // a release through A would grant in the same transaction

@@ -163,7 +163,15 @@ func (p *place) interrupt(why error) {
 	p.wake()
 }
 
-// saw notes the claim as the view or an answer has it.
+// learn notes the claim as an answer has it, unless more is known by now: the watch can be ahead of an answer, and must
+// not be undone by it, for it tells everything once.
+func (p *place) learn(st standing) {
+	if st.modified >= p.st.modified {
+		p.st = st
+	}
+}
+
+// saw notes the claim as the view or an answer has it, and what follows from that.
 func (p *place) saw(st standing) {
 	if st.modified < p.st.modified {
 		return

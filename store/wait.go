@@ -128,18 +128,16 @@ func (p *place) giveUp(ctx context.Context, why error) (standing, time.Time, err
 			p.line.mu.Unlock()
 			return standing{}, time.Time{}, fmt.Errorf("%w: %v", ErrUnavailable, err) // whatever that was: the place is settled in the background
 		}
-		p.st = now
+		p.learn(now)
+		now = p.st
 		p.held = now.Held
 		moved := !now.Held && !p.mine()
 		if moved && p.attached == 1 {
 			p.over = errMoved
 		}
 		p.line.mu.Unlock()
-		switch {
-		case now.Held:
+		if now.Held || moved { // moved: the client waits at another replica, and that place is left alone
 			return now, time.Time{}, nil
-		case moved:
-			return now, time.Time{}, nil // the client waits at another replica: that place is left alone
 		}
 	}
 	return standing{}, time.Time{}, ErrUnavailable
