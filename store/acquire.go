@@ -122,17 +122,21 @@ func (a *acquire) describeWish(ctx context.Context, r *registration) error {
 
 // describeLease fills in the client's lease that the claim is to be on.
 func (a *acquire) describeLease(ctx context.Context) error {
+	key, ok := a.s.keys.ids.openLease(a.c.LeaseID, a.wish.Owner)
+	if !ok {
+		return ErrNoLease
+	}
 	var err error
-	if a.record, err = a.s.knownLease(ctx, a.c.LeaseID); err != nil {
+	if a.record, err = a.s.knownLease(ctx, a.c.LeaseID, key); err != nil {
 		return err
 	}
 	switch {
-	case a.record.Owner != ownerOf(ctx):
+	case a.record.Owner != a.wish.Owner:
 		return ErrNoLease
 	case a.record.over():
 		return ErrMaxHold // a claim on it would renew it
 	}
-	a.wish.ClientLease, a.wish.Lease, a.wish.TTLSeconds = a.c.LeaseID, a.record.Lease, a.record.TTLSeconds
+	a.wish.ClientLease, a.wish.Lease, a.wish.TTLSeconds = key, a.record.Lease, a.record.TTLSeconds
 	return nil
 }
 
@@ -168,7 +172,7 @@ func (a *acquire) try(ctx, bound context.Context, r *registration) (Lock, error)
 func (a *acquire) peek(ctx context.Context) (*HeldError, error) {
 	ops := append([]clientv3.Op{clientv3.OpGet(a.wish.key, clientv3.WithKeysOnly())}, a.describe()...)
 	if a.c.LeaseID != "" { // what is remembered of it may be over
-		ops = append(ops, clientv3.OpGet(a.s.keys.leaseOf(a.c.LeaseID), clientv3.WithKeysOnly()))
+		ops = append(ops, clientv3.OpGet(a.s.keys.leaseOf(a.wish.ClientLease), clientv3.WithKeysOnly()))
 	}
 	got, err := a.s.read(ctx, ops...)
 	switch {

@@ -25,7 +25,7 @@ type keys struct {
 
 func (k keys) locks() string                     { return k.prefix + "locks/" }
 func (k keys) claim(name string, n nonce) string { return k.queue(name) + n.text() }
-func (k keys) leaseOf(text string) string        { return k.prefix + "leases/" + text }
+func (k keys) leaseOf(called string) string      { return k.prefix + "leases/" + called }
 func (k keys) replicas() string                  { return k.prefix + "replicas/" }
 func (k keys) replica(n nonce) string            { return k.replicas() + n.text() }
 func (k keys) epoch() string                     { return k.prefix + "epoch" }
@@ -65,7 +65,7 @@ type claim struct {
 	Lease clientv3.LeaseID `json:"lease,omitempty"`
 	// Base is that of the epoch in which it was granted: its token is Base plus its create-revision.
 	Base int64 `json:"base,omitempty"`
-	// ClientLease is the nonce of the client's lease that it is on, or "".
+	// ClientLease is what the key of the client's lease is called that it is on, or "".
 	ClientLease string `json:"client_lease,omitempty"`
 	// Digest is that of what a repeat with the same key must ask for too; "" without a key.
 	Digest string `json:"digest,omitempty"`
@@ -94,6 +94,9 @@ func (s *standing) lockID() lockID {
 
 func (s *standing) id() string { return s.lockID().String() }
 
+// leaseID is the public id of the client's lease that it is on.
+func (s *standing) leaseID() string { return s.ids.leaseID(s.ClientLease, s.Owner) }
+
 func (k keys) standing(kv *mvccpb.KeyValue) (standing, error) {
 	st := standing{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, onLease: clientv3.LeaseID(kv.Lease), ids: k.ids}
 	var err error
@@ -114,7 +117,7 @@ func (s *standing) lock() Lock {
 	}
 	l.LeaseID = l.ID
 	if s.ClientLease != "" {
-		l.LeaseID = s.ClientLease
+		l.LeaseID = s.leaseID()
 	}
 	if s.Held {
 		l.State, l.Token = Held, s.Base+s.created

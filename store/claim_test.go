@@ -167,17 +167,20 @@ func TestGuessableKeyMakesNoGuessableID(t *testing.T) {
 		t.Error("two stores make the same id of a key")
 	}
 	lease := mustLease(t, a, 30*time.Second)
-	record, err := a.readLease(ctxFor(t), lease.ID)
+	record, err := a.readLease(ctxFor(t), calledOf(t, lease.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same record in the other store: even then its locks have other ids there.
+	// The same record in the other store: even then it and its locks have other ids there.
 	if _, err := b.commit(ctxFor(t), nil, func(*registration, bool) (part, error) {
-		return part{then: []clientv3.Op{clientv3.OpPut(b.keys.leaseOf(lease.ID), encodeValue(record), clientv3.WithLease(record.Lease))}}, nil
+		return part{then: []clientv3.Op{clientv3.OpPut(b.keys.leaseOf(calledOf(t, lease.ID)), encodeValue(record), clientv3.WithLease(record.Lease))}}, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	onLease, elsewhere := mustHold(t, a, Claim{Name: "y", LeaseID: lease.ID}), mustHold(t, b, Claim{Name: "y", LeaseID: lease.ID})
+	_, err = b.Claim(ctxFor(t), Claim{Name: "y", LeaseID: lease.ID})
+	wantErr(t, "the id of another store's lease", err, ErrNoLease)
+	theirs := b.keys.ids.leaseID(calledOf(t, lease.ID), "")
+	onLease, elsewhere := mustHold(t, a, Claim{Name: "y", LeaseID: lease.ID}), mustHold(t, b, Claim{Name: "y", LeaseID: theirs})
 	if nonceOf(onLease) == nonceOf(elsewhere) {
 		t.Error("two stores make the same id of a lease")
 	}

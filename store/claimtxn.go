@@ -126,7 +126,7 @@ func (a *acquire) send(ctx context.Context, bound *registration, sl *slot, taken
 		if !taken && (f == nil || f.own && again) {
 			var err error
 			_, _ = f.abandon()
-			if f, err = r.footing(ctx, a.wish.claim, a.record, a.c.Arrived); err != nil {
+			if f, err = r.footing(ctx, a.wish, a.record, a.c.Arrived); err != nil {
 				return part{}, err
 			}
 			tried = append(tried, f.id)

@@ -225,3 +225,12 @@ func queuedUp(t testing.TB, s *Store, name string, n int) []Lock {
 }
 
 func shared(t testing.TB) *clientv3.Client { return etcdtest.Shared(t).Client(t) }
+
+// calledOf is what the key of a client's lease is called.
+func calledOf(t testing.TB, id string) string {
+	t.Helper()
+	if len(id) != 2*nonceText {
+		t.Fatalf("%q is no id of a lease with a seal", id)
+	}
+	return sealedLease + id[:nonceText]
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,13 +161,26 @@ func (s *Store) leastTTL(ctx context.Context) (time.Duration, error) {
 	return time.Duration(resp.TTL) * time.Second, nil
 }
 
-// fenceValue says that this replica knows of claims that are moved. One of a build before that remembers on which etcd
-// lease a lock is, and confirms renewals of it: while one is there, nothing is moved.
-const fenceValue = string(valueVersion) + "moves"
+// fenceValue says what this replica knows of, for those of other builds.
+//
+// moves: claims that are moved. One of a build before that remembers on which etcd lease a lock is, and confirms renewals
+// of it: while one is there, nothing is moved. seals: ids of clients' leases that have a seal; while a replica is there
+// that takes no such id, none is given.
+const (
+	fenceValue = string(valueVersion) + knowsMoves + " " + knowsSeals
+	knowsMoves = "moves"
+	knowsSeals = "seals"
+)
 
 // meet notes what other replicas there are.
 func (s *Store) meet(replicas *pb.RangeResponse) {
-	s.stays.Store(slices.ContainsFunc(replicas.Kvs, func(kv *mvccpb.KeyValue) bool { return string(kv.Value) != fenceValue }))
+	some := func(without string) bool {
+		return slices.ContainsFunc(replicas.Kvs, func(kv *mvccpb.KeyValue) bool {
+			return len(kv.Value) == 0 || !slices.Contains(strings.Fields(string(kv.Value[1:])), without)
+		})
+	}
+	s.stays.Store(some(knowsMoves))
+	s.unsealed.Store(some(knowsSeals))
 }
 
 func (s *Store) allReplicas() clientv3.Op {

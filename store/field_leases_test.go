@@ -28,7 +28,7 @@ func TestTTLToldIsTheOneThatEtcdKeeps(t *testing.T) {
 			mustRelease(t, a, l)
 		}
 		lease := mustLease(t, a, ttl)
-		record, err := b.readLease(ctxFor(t), lease.ID)
+		record, err := b.readLease(ctxFor(t), calledOf(t, lease.ID))
 		if err != nil {
 			t.Fatal(err)
 		}

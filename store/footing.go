@@ -34,25 +34,24 @@ const freshPart = 6
 
 // footing makes one for a claim that somebody has been waiting for since then. record is that of its client's lease, if it
 // is on one.
-func (r *registration) footing(ctx context.Context, c claim, record *leaseRecord, since time.Time) (*footing, error) {
+func (r *registration) footing(ctx context.Context, st standing, record *leaseRecord, since time.Time) (*footing, error) {
 	if record != nil && record.over() {
 		return nil, ErrMaxHold
 	}
 	if record != nil {
-		f := &footing{
-			r: r, client: c.ClientLease, record: record, id: record.Lease, ttl: c.ttl(), until: r.witnesses.until(c.ClientLease),
-		}
+		f := &footing{r: r, client: st.leaseID(), record: record, id: record.Lease, ttl: st.ttl()}
+		f.until = r.witnesses.until(f.client)
 		f.renew()
 		return f, nil
 	}
-	if idle, ok := r.pool.take(c.ttl()); ok {
-		f := &footing{r: r, own: true, id: idle.id, ttl: c.ttl(), sent: idle.proven, until: idle.until}
+	if idle, ok := r.pool.take(st.ttl()); ok {
+		f := &footing{r: r, own: true, id: idle.id, ttl: st.ttl(), sent: idle.proven, until: idle.until}
 		if f.sent.Before(since) || time.Since(f.sent) > f.ttl/freshPart {
 			f.renew()
 		}
 		return f, nil
 	}
-	g, err := r.s.beginLease(ctx, holdLease, c.ttl())
+	g, err := r.s.beginLease(ctx, holdLease, st.ttl())
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func (r *registration) grant(ctx context.Context, st standing, since time.Time) 
 		got, sent, err := r.grantOnce(ctx, st, since)
 		switch {
 		case errors.Is(err, errLeaseMoved) && ctx.Err() == nil:
-			r.s.forget(st.ClientLease)
+			r.s.forget(st.leaseID())
 			continue
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && st.ClientLease != "":
 			err = ErrNoLease
@@ -106,7 +106,7 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 		if f == nil || f.own && again {
 			_, _ = f.abandon()
 			var err error
-			if f, err = r.standOn(ctx, st.claim, since); err != nil {
+			if f, err = r.standOn(ctx, st, since); err != nil {
 				return part{}, err
 			}
 		}
@@ -137,15 +137,15 @@ func (r *registration) grantOnce(ctx context.Context, st standing, since time.Ti
 }
 
 // standOn makes the footing for a claim that was queued: its client's lease can be on another etcd lease by now.
-func (r *registration) standOn(ctx context.Context, c claim, since time.Time) (*footing, error) {
-	if c.ClientLease == "" {
-		return r.footing(ctx, c, nil, since)
+func (r *registration) standOn(ctx context.Context, st standing, since time.Time) (*footing, error) {
+	if st.ClientLease == "" {
+		return r.footing(ctx, st, nil, since)
 	}
-	record, err := r.s.knownLease(ctx, c.ClientLease)
+	record, err := r.s.knownLease(ctx, st.leaseID(), st.ClientLease)
 	if err != nil {
 		return nil, err
 	}
-	return r.footing(ctx, c, record, since)
+	return r.footing(ctx, st, record, since)
 }
 
 // errLeaseMoved: the client's lease is on another etcd lease by now.
@@ -162,7 +162,7 @@ func (r *registration) grantPart(st, held standing, f *footing) part {
 		els:     []clientv3.Op{clientv3.OpGet(st.key)},
 	}
 	if f.record != nil {
-		key := r.s.keys.leaseOf(f.client)
+		key := r.s.keys.leaseOf(st.ClientLease)
 		p.cmps = append(p.cmps, f.record.stands(key))
 		p.els = append(p.els, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,6 +133,66 @@ func TestStoreOfAnEarlierBuildIsServed(t *testing.T) {
 	if next := mustHold(t, a, Claim{Name: "on lease"}); next.Token <= earlierBase+keyedAt {
 		t.Errorf("token %d after %d", next.Token, earlierBase+keyedAt)
 	}
+}
+
+// TestLeaseIDsHaveNoSealWhileAReplicaOfAnEarlierBuildIsThere: that one finds a lease only under its whole id.
+func TestLeaseIDsHaveNoSealWhileAReplicaOfAnEarlierBuildIsThere(t *testing.T) {
+	e := earlierStore{t, shared(t), prefixFor(t)}
+	on := e.grant(60)
+	e.put("replicas/"+newNonce().text(), "1moves", clientv3.WithLease(on))
+	a := open(t, e.etcd)
+	bare := leaseAs(t, a, "ann")
+	got, err := e.etcd.Get(ctxFor(t), e.prefix+"leases/"+bare.ID)
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("the earlier build would find %d leases under %q, %v", len(got.Kvs), bare.ID, err)
+	}
+	if _, err := e.etcd.Revoke(ctxFor(t), on); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is gone", func() bool { return !a.unsealed.Load() })
+	b := open(t, shared(t))
+	sealed := leaseAs(t, a, "ann")
+	stored, err := e.etcd.Get(ctxFor(t), e.prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range stored.Kvs {
+		if strings.Contains(string(kv.Key)+string(kv.Value), sealed.ID) {
+			t.Errorf("etcd has the id of a lease at %q", kv.Key)
+		}
+	}
+	for _, lease := range []Lease{bare, sealed} {
+		l := claimAs(t, b, "ann", Claim{Name: lease.ID, LeaseID: lease.ID})
+		if seen, err := b.Look(as(t, "ann"), l.ID); err != nil || seen.LeaseID != lease.ID {
+			t.Errorf("a lock on %s: %+v, %v", lease.ID, seen, err)
+		}
+		if shown, err := a.GetLease(as(t, "ann"), lease.ID); err != nil || len(shown.Locks) != 1 {
+			t.Errorf("the lease %s: %+v, %v", lease.ID, shown, err)
+		}
+		for what, err := range map[string]error{
+			"renew": errOf(b.Renew(as(t, "bob"), lease.ID, time.Now())),
+			"get":   errOf(b.GetLease(as(t, "bob"), lease.ID)),
+			"claim": errOf(b.Claim(as(t, "bob"), Claim{Name: "theirs", LeaseID: lease.ID})),
+			"end":   b.EndLease(as(t, "bob"), lease.ID),
+		} {
+			wantErr(t, what+" by another", err, ErrNoLease)
+		}
+		if _, err := b.Renew(as(t, "ann"), lease.ID, time.Now()); err != nil {
+			t.Errorf("renew %s: %v", lease.ID, err)
+		}
+		if err := b.EndLease(as(t, "ann"), lease.ID); err != nil {
+			t.Errorf("end %s: %v", lease.ID, err)
+		}
+	}
+}
+
+func leaseAs(t testing.TB, s *Store, principal string) Lease {
+	t.Helper()
+	lease, err := s.NewLease(as(t, principal), Lease{TTL: 30 * time.Second}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
 }
 
 // What a later build has written, and this one cannot read, is no free name and no waiter to be passed over.

@@ -26,7 +26,7 @@ func TestLostReplyOfTheEndOfALeaseIsItsEnd(t *testing.T) {
 			s, faults := faulty(t)
 			lease := mustLease(t, s, 60*time.Second)
 			mustHold(t, s, Claim{Name: "x", LeaseID: lease.ID})
-			record, err := s.readLease(ctxFor(t), lease.ID)
+			record, err := s.readLease(ctxFor(t), calledOf(t, lease.ID))
 			if err != nil {
 				t.Fatal(err)
 			}

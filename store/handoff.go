@@ -89,7 +89,7 @@ func (h *heir) commit(ctx context.Context, s *Store, want lockID, besides []clie
 func (h *heir) prepare(ctx context.Context, r *registration) bool {
 	if h.f == nil {
 		var err error
-		if h.f, err = r.standOn(ctx, h.st.claim, h.since); err != nil {
+		if h.f, err = r.standOn(ctx, h.st, h.since); err != nil {
 			return false
 		}
 	}

@@ -129,7 +129,7 @@ func TestReleasePassesWhateverBecameOfItsHeir(t *testing.T) {
 			}
 		},
 		"its client's lease has ended": func(t *testing.T, s *scene) {
-			record, err := s.b.readLease(ctxFor(t), s.lease.ID)
+			record, err := s.b.readLease(ctxFor(t), calledOf(t, s.lease.ID))
 			if err != nil {
 				t.Fatal(err)
 			}

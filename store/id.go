@@ -7,16 +7,20 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"sync/atomic"
 )
 
-// A nonce is 16 bytes that nobody can guess: the random part of an etcd key, a lease's id, the seal of a lock's.
+// A nonce is 16 bytes that nobody can guess: the random part of an etcd key, the seal of an id.
 type nonce [16]byte
 
 func newNonce() (n nonce) {
 	rand.Read(n[:]) // never fails: crypto/rand ends the program instead
 	return n
 }
+
+// nonceText is how long the text of a nonce is.
+const nonceText = 22
 
 // text is how a nonce is spelled in an etcd key.
 func (n nonce) text() string { return base64.RawURLEncoding.EncodeToString(n[:]) }
@@ -106,6 +110,32 @@ func (s *sealer) open(text, owner string) (lockID, bool) {
 	}
 	sealed := s.seal(id, owner)
 	return id, hmac.Equal(sealed.seal[:], id.seal[:])
+}
+
+// leaseID is the public id of a client's lease, from what its etcd key is called: the nonce in that, and a seal as a
+// lock's. The nonce alone would not do: etcd writes keys to its log, and whoever has the id has the lease.
+func (s *sealer) leaseID(key, owner string) string {
+	text, sealed := strings.CutPrefix(key, sealedLease)
+	if !sealed {
+		return key
+	}
+	return text + derive(*s.secret.Load(), 'L', text, owner).text()
+}
+
+// sealedLease begins what the key of a lease is called whose id has a seal. Builds before this one gave none: there it
+// is the id, and only its record tells whose it is.
+const sealedLease = "~"
+
+// openLease takes an id that this store has made for owner, or one without a seal, and returns what its key is called.
+func (s *sealer) openLease(id, owner string) (key string, ok bool) {
+	if _, bare := parseNonce(id); bare {
+		return id, true
+	}
+	if len(id) != 2*nonceText {
+		return "", false
+	}
+	key = sealedLease + id[:nonceText]
+	return key, hmac.Equal([]byte(id), []byte(s.leaseID(key, owner)))
 }
 
 // cursor says after which claim a list goes on. It is shown to whoever may list, so it holds nothing random.

@@ -30,8 +30,9 @@ func FuzzLockID(f *testing.F) {
 }
 
 func FuzzParsedIDHasOneSpelling(f *testing.F) {
+	sealed := sealerOf("secret")
 	id := lockID{nonce: newNonce(), revision: 7, name: "name"}.String()
-	for _, s := range []string{id, id + "=", id + "\n", id[:len(id)-1], strings.ToUpper(id), newNonce().text(), "", "%41"} {
+	for _, s := range []string{sealed.leaseID(sealedLease+newNonce().text(), ""), id, id + "=", id + "\n", id[:len(id)-1], strings.ToUpper(id), newNonce().text(), "", "%41"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -39,7 +40,10 @@ func FuzzParsedIDHasOneSpelling(f *testing.F) {
 			t.Fatalf("%q is taken for %q", s, id)
 		}
 		if n, ok := parseNonce(s); ok && n.text() != s {
-			t.Fatalf("%q is taken for the lease %q", s, n.text())
+			t.Fatalf("%q is taken for the nonce %q", s, n.text())
+		}
+		if called, ok := sealed.openLease(s, ""); ok && sealed.leaseID(called, "") != s {
+			t.Fatalf("%q is taken for the lease %q", s, called)
 		}
 		if c, ok := parseCursor(s); ok && c.String() != s {
 			t.Fatalf("%q is taken for the cursor %q", s, c)
@@ -53,12 +57,56 @@ func FuzzParsedIDHasOneSpelling(f *testing.F) {
 }
 
 func TestNoIDIsBothALocksAndALeases(t *testing.T) {
-	lock := lockID{nonce: newNonce(), revision: 1, name: "a"}.String()
-	if _, ok := parseNonce(lock); ok {
-		t.Errorf("the lock id %q is taken for a lease's", lock)
+	s := sealerOf("secret")
+	for _, name := range []string{"a", "ab", "abc", "abcd"} {
+		lock := s.seal(lockID{nonce: newNonce(), revision: 1, name: name}, "").String()
+		if _, ok := s.openLease(lock, ""); ok {
+			t.Errorf("the lock id %q is taken for a lease's", lock)
+		}
 	}
-	if _, ok := parseLockID(newNonce().text()); ok {
-		t.Error("a lease id is taken for a lock's")
+	for _, key := range []string{newNonce().text(), sealedLease + newNonce().text()} {
+		if _, ok := parseLockID(s.leaseID(key, "")); ok {
+			t.Error("a lease id is taken for a lock's")
+		}
+	}
+}
+
+func sealerOf(secret string) *sealer {
+	s, raw := &sealer{}, []byte(secret)
+	s.use(raw)
+	return s
+}
+
+// Etcd writes keys to its log: what a lease's is called is no id, nor can anybody else make one of it.
+func TestIDOfALeaseIsMadeByTheStoreAlone(t *testing.T) {
+	s := sealerOf("secret")
+	text := newNonce().text()
+	id := s.leaseID(sealedLease+text, "one")
+	if called, ok := s.openLease(id, "one"); !ok || called != sealedLease+text {
+		t.Fatalf("%q: got %q, %v", id, called, ok)
+	}
+	if strings.Contains(id[nonceText:], text) || strings.Contains(sealedLease+text, id[nonceText:]) {
+		t.Errorf("the seal of %q tells of its key", id)
+	}
+	for what, forged := range map[string]string{
+		"what its key is called":  sealedLease + text,
+		"another store's":         sealerOf("other").leaseID(sealedLease+text, "one"),
+		"another principal's":     s.leaseID(sealedLease+text, "two"),
+		"nobody's":                s.leaseID(sealedLease+text, ""),
+		"the seal of another":     text + s.leaseID(sealedLease+newNonce().text(), "one")[nonceText:],
+		"with a bit of it turned": id[:len(id)-2] + string(id[len(id)-2]^1) + id[len(id)-1:],
+		"cut":                     id[:len(id)-1],
+		"longer":                  id + "A",
+		"without a nonce":         id[nonceText:] + id[nonceText:],
+		"with a break":            id[:10] + "\n" + id[11:],
+		"empty":                   "",
+	} {
+		if called, ok := s.openLease(forged, "one"); ok {
+			t.Errorf("%s, %q, is taken for %q", what, forged, called)
+		}
+	}
+	if called, ok := s.openLease(text, "one"); !ok || called != text || called == sealedLease+text {
+		t.Errorf("an id of a build before: got %q, %v", called, ok)
 	}
 }
 

@@ -37,13 +37,9 @@ func (l leaseRecord) lease(id string) Lease {
 	return Lease{ID: id, TTL: l.ttl(), Holder: l.Holder, Metadata: l.Metadata, HoldEnds: l.ends()}
 }
 
-// readLease reads a client's lease by its public id. ErrNoLease if there is none.
-func (s *Store) readLease(ctx context.Context, id string) (*leaseRecord, error) {
-	n, ok := parseNonce(id)
-	if !ok {
-		return nil, ErrNoLease
-	}
-	got, _, err := s.readKey(ctx, s.keys.leaseOf(n.text()))
+// readLease reads the record of a client's lease. ErrNoLease if there is none.
+func (s *Store) readLease(ctx context.Context, key string) (*leaseRecord, error) {
+	got, _, err := s.readKey(ctx, s.keys.leaseOf(key))
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +54,14 @@ func recordIn(found *pb.RangeResponse) (*leaseRecord, error) {
 	return &l, decodeValue(found.Kvs[0].Value, &l)
 }
 
-// knownLease is a client's lease as it was remembered, or read.
-func (s *Store) knownLease(ctx context.Context, id string) (*leaseRecord, error) {
+// knownLease is a client's lease as it was remembered by its id, or read.
+func (s *Store) knownLease(ctx context.Context, id, key string) (*leaseRecord, error) {
 	if w, ok := s.remembered(id); ok && w.record != nil {
 		return w.record, nil
 	}
-	record, err := s.readLease(ctx, id)
+	record, err := s.readLease(ctx, key)
 	if err == nil {
-		s.remember(witness{key: s.keys.leaseOf(id), id: id, record: record})
+		s.remember(witness{key: s.keys.leaseOf(key), id: id, record: record})
 	}
 	return record, err
 }
@@ -90,7 +86,9 @@ func (s *Store) NewLease(ctx context.Context, l Lease, arrived time.Time) (Lease
 			TTLSeconds: int64(hold.ttl / time.Second), Holder: l.Holder, Metadata: l.Metadata,
 			Owner: ownerOf(ctx), Lease: hold.id, holdEnd: s.cfg.newHold(),
 		}
-		id, term, err := s.putLease(bound, &record)
+		called := s.newLeaseKey()
+		id, key := s.keys.ids.leaseID(called, record.Owner), s.keys.leaseOf(called)
+		term, err := s.putLease(bound, key, &record)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && bound.Err() == nil:
 			continue // it ran out before it was used
@@ -101,7 +99,7 @@ func (s *Store) NewLease(ctx context.Context, l Lease, arrived time.Time) (Lease
 			return Lease{}, unavailableUnlessOurs(err)
 		}
 		if record.modified > 0 {
-			s.remember(witness{key: s.keys.leaseOf(id), id: id, record: &record, until: hold.sent.Add(hold.ttl)})
+			s.remember(witness{key: key, id: id, record: &record, until: hold.sent.Add(hold.ttl)})
 		}
 		if time.Since(hold.sent) > hold.ttl/3 || !begunIn(hold.id, term) {
 			return s.Renew(ctx, id, time.Now())
@@ -110,10 +108,18 @@ func (s *Store) NewLease(ctx context.Context, l Lease, arrived time.Time) (Lease
 	}
 }
 
-// putLease puts the record of a new lease, under an id that it returns with the term of the answer.
-func (s *Store) putLease(ctx context.Context, l *leaseRecord) (id string, term uint64, err error) {
-	id = newNonce().text()
-	key := s.keys.leaseOf(id)
+// newLeaseKey is what the key of a new lease is called. While a replica of a build before is there, which would know no
+// other, its id has no seal.
+func (s *Store) newLeaseKey() string {
+	called := newNonce().text()
+	if s.unsealed.Load() {
+		return called
+	}
+	return sealedLease + called
+}
+
+// putLease puts the record of a new lease under its key, and returns the term of the answer.
+func (s *Store) putLease(ctx context.Context, key string, l *leaseRecord) (term uint64, err error) {
 	a, err := s.commit(ctx, nil, func(*registration, bool) (part, error) {
 		return part{ // if it stands already, an attempt that went unanswered has put it
 			subject: key,
@@ -125,7 +131,7 @@ func (s *Store) putLease(ctx context.Context, l *leaseRecord) (id string, term u
 	if err == nil && a.ok {
 		l.modified = a.revision
 	}
-	return id, a.term, err
+	return a.term, err
 }
 
 // GetLease shows a lease with the TTL that is left of it and the locks held on it. It renews nothing.

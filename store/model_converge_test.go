@@ -72,8 +72,8 @@ func (r *modelRig) parse(kvs []*mvccpb.KeyValue) (map[string][]standing, map[str
 	k := r.stores[0].keys
 	view, records := map[string][]standing{}, map[string]clientv3.LeaseID{}
 	for _, kv := range kvs {
-		if id, ok := strings.CutPrefix(string(kv.Key), k.leaseOf("")); ok {
-			records[id] = clientv3.LeaseID(kv.Lease)
+		if called, ok := strings.CutPrefix(string(kv.Key), k.leaseOf("")); ok {
+			records[k.ids.leaseID(called, "")] = clientv3.LeaseID(kv.Lease)
 		}
 		if _, ok := strings.CutPrefix(string(kv.Key), k.locks()); !ok {
 			continue
@@ -114,7 +114,7 @@ func (r *modelRig) standingDiffers(st standing, c modelClaim, position int, own 
 		return fmt.Sprintf("claim %d is held behind another", c.no)
 	case st.Held != c.held:
 		return fmt.Sprintf("claim %d is held: %v, want %v", c.no, st.Held, c.held)
-	case st.ttl() != r.ttlOf(c.wish), st.Holder != c.wish.holder, (st.Digest != "") != (c.wish.key != ""), st.ClientLease != r.ids[c.wish.lease]:
+	case st.ttl() != r.ttlOf(c.wish), st.Holder != c.wish.holder, (st.Digest != "") != (c.wish.key != ""), st.leaseID() != r.ids[c.wish.lease]:
 		return fmt.Sprintf("claim %d is not what was asked for", c.no)
 	case !c.held:
 		return r.servedElsewhere(st, c)

@@ -24,9 +24,9 @@ func electedFaulty(t *testing.T) (a, b *Store, faults *etcdtest.Faults, elect fu
 // halfMove is a replica that dies after the first step of moving a client's lease.
 func halfMove(t testing.TB, s *Store, lease Lease) (was, now clientv3.LeaseID) {
 	t.Helper()
-	w := witness{key: s.keys.leaseOf(lease.ID), id: lease.ID}
+	w := witness{key: s.keys.leaseOf(calledOf(t, lease.ID)), id: lease.ID}
 	var err error
-	if w.record, err = s.readLease(ctxFor(t), lease.ID); err != nil {
+	if w.record, err = s.readLease(ctxFor(t), calledOf(t, lease.ID)); err != nil {
 		t.Fatal(err)
 	}
 	g, err := s.beginLease(ctxFor(t), holdLease, w.record.ttl())
@@ -149,7 +149,7 @@ func TestHeldClaimThatCouldNotBeMovedIsToldAsUnknown(t *testing.T) {
 func TestClaimStandsOnTheEtcdLeaseOfTheRecordItCompares(t *testing.T) {
 	a, _, elect := elected(t)
 	lease := mustLease(t, a, 30*time.Second)
-	before, err := a.readLease(ctxFor(t), lease.ID)
+	before, err := a.readLease(ctxFor(t), calledOf(t, lease.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestClaimStandsOnTheEtcdLeaseOfTheRecordItCompares(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Another request has read the record before it was moved, and notes it only now.
-	a.remember(witness{key: a.keys.leaseOf(lease.ID), id: lease.ID, record: before})
+	a.remember(witness{key: a.keys.leaseOf(calledOf(t, lease.ID)), id: lease.ID, record: before})
 	if l, err := claim.try(ctx, ctx, r); err != nil {
 		t.Errorf("a claim on a lease that stands: %+v, %v", l, err)
 	}

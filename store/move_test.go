@@ -138,9 +138,9 @@ func TestClientsLeaseIsMovedWithAllThatIsOnIt(t *testing.T) {
 	before := etcdLeaseOf(t, a, lease.ID)
 	elect()
 
-	half := witness{key: a.keys.leaseOf(lease.ID), id: lease.ID}
+	half := witness{key: a.keys.leaseOf(calledOf(t, lease.ID)), id: lease.ID}
 	var err error
-	if half.record, err = a.readLease(ctxFor(t), lease.ID); err != nil {
+	if half.record, err = a.readLease(ctxFor(t), calledOf(t, lease.ID)); err != nil {
 		t.Fatal(err)
 	}
 	g, err := a.beginLease(ctxFor(t), holdLease, half.record.ttl())

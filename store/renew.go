@@ -123,15 +123,16 @@ func (s *Store) confirm(ctx context.Context, st *standing, sent, arrived time.Ti
 // proveHeld proves a held claim: by itself, or, on a client's lease, by that and by a look at the claim after it, as what
 // is renewed is then all that is on the lease.
 func (s *Store) proveHeld(ctx context.Context, w *witness) (time.Time, error) {
-	id := w.lock.ClientLease
-	if id == "" {
+	key := w.lock.ClientLease
+	if key == "" {
 		return s.prove(ctx, w)
 	}
-	record, err := s.knownLease(ctx, id)
+	id := w.lock.leaseID()
+	record, err := s.knownLease(ctx, id, key)
 	if err != nil {
 		return time.Time{}, err
 	}
-	lease := witness{key: s.keys.leaseOf(id), id: id, record: record, until: s.knownUntil(id)}
+	lease := witness{key: s.keys.leaseOf(key), id: id, record: record, until: s.knownUntil(id)}
 	sent, err := s.prove(ctx, &lease)
 	if err != nil {
 		return time.Time{}, err

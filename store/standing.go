@@ -30,8 +30,8 @@ func (s *Store) goneOf(ctx context.Context, ids []string) (gone []string, err er
 		lock, isLock := s.openID(ctx, id)
 		if isLock {
 			key = s.keys.claim(lock.name, lock.nonce)
-		} else if n, isLease := parseNonce(id); isLease {
-			key = s.keys.leaseOf(n.text())
+		} else if text, isLease := s.keys.ids.openLease(id, ownerOf(ctx)); isLease {
+			key = s.keys.leaseOf(text)
 		} else {
 			gone = append(gone, id)
 			continue

@@ -75,7 +75,9 @@ type Store struct {
 	hot     hot
 	// stays says that nothing is moved, as a replica of an earlier build is there.
 	stays atomic.Bool
-	words words
+	// unsealed says that ids of leases get no seal, for the same reason.
+	unsealed atomic.Bool
+	words    words
 	// claiming counts the claims that are on their way to etcd.
 	claiming atomic.Int64
 	// least is the shortest TTL that etcd can keep, in nanoseconds.

@@ -48,11 +48,15 @@ func (s *Store) witness(ctx context.Context, id string) (witness, error) {
 	if lock, ok := s.openID(ctx, id); ok {
 		return s.lockWitness(ctx, id, lock)
 	}
-	record, err := s.readLease(ctx, id)
+	key, ok := s.keys.ids.openLease(id, ownerOf(ctx))
+	if !ok {
+		return witness{}, ErrNoLease
+	}
+	record, err := s.readLease(ctx, key)
 	if err != nil {
 		return witness{}, err
 	}
-	w := witness{key: s.keys.leaseOf(id), id: id, record: record}
+	w := witness{key: s.keys.leaseOf(key), id: id, record: record}
 	return w, w.owned(ctx)
 }
 
