@@ -11,7 +11,8 @@ import (
 	"github.com/latchkey/latchkey/api"
 )
 
-// holders are clients that hold a lock each and renew it, through one replica or another.
+// holders are clients that hold a lock each and renew it, through one replica or another: some of them by a lease of the
+// client's own.
 type holders struct {
 	t    *testing.T
 	s    *service
@@ -30,6 +31,7 @@ const (
 	holdersCount = 20
 	holdersTTL   = 10
 	renewEvery   = 2 * time.Second
+	ownLeaseEach = 4 // of so many holders one is on a lease of the client's own
 )
 
 func newHolders(t *testing.T, s *service, name string) *holders {
@@ -38,7 +40,15 @@ func newHolders(t *testing.T, s *service, name string) *holders {
 	h := &holders{t: t, s: s, c: newClient(t), stop: stop, repeated: map[string]int{}}
 	t.Cleanup(func() { stop(); h.all.Wait() })
 	for i := range holdersCount {
-		a := h.c.claim(s.any(), "", api.LockRequest{Name: fmt.Sprintf("%s %d", name, i), TTLSeconds: holdersTTL})
+		claim := api.LockRequest{Name: fmt.Sprintf("%s %d", name, i), TTLSeconds: holdersTTL}
+		if i%ownLeaseEach == 0 {
+			lease, err := h.c.lease(s, holdersTTL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			claim.TTLSeconds, claim.LeaseID = 0, lease
+		}
+		a := h.c.claim(s.any(), "", claim)
 		if !a.held() {
 			t.Fatalf("a free lock: %v", a)
 		}
@@ -76,9 +86,9 @@ func (h *holders) hold(ctx context.Context, lock answer) {
 // renew renews a lock, at one replica after another until one does.
 func (h *holders) renew(lock api.Lock) (answer, bool) {
 	for began := time.Now(); ; time.Sleep(tryAgain()) {
-		a := h.c.renew(h.s.any(), lock.ID)
+		a := h.c.renew(h.s.any(), lock.LeaseID)
 		switch {
-		case a.status == http.StatusOK && a.lock.FencingToken == lock.FencingToken:
+		case a.status == http.StatusOK && (a.lock.FencingToken == lock.FencingToken || lock.LeaseID != lock.ID):
 			return a, true
 		case !a.elsewhere():
 			h.t.Errorf("a lock of %d s that is renewed every %v outlives the fault, but %q answers %v", holdersTTL, renewEvery, lock.Name, a)
