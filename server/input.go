@@ -36,7 +36,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		if err == nil && ex.operation.dear() {
 			var done func()
-			if done, err = s.limits.dearly(r.Context()); err == nil {
+			if done, err = s.limits.dear.take(r.Context(), ex.who.Name); err == nil {
 				defer done()
 			}
 		}

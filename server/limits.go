@@ -24,7 +24,7 @@ type limits struct {
 	principals, addresses *rates
 	waiters, streams      counts
 	tally                 tally
-	dear                  chan struct{}
+	dear                  turns
 }
 
 func newLimits(l Limits, gone func(context.Context, []string) ([]string, error)) *limits {
@@ -33,7 +33,7 @@ func newLimits(l Limits, gone func(context.Context, []string) ([]string, error))
 		principals: newRates(l.RatePerPrincipal),
 		addresses:  newRates(l.RatePerAddress),
 		tally:      tally{mostClaims: l.ClaimsPerPrincipal, mostLeases: l.LeasesPerPrincipal, gone: gone},
-		dear:       make(chan struct{}, dearAtOnce),
+		dear:       newTurns(),
 	}
 }
 

@@ -417,3 +417,37 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 		t.Errorf("%d at one time, want %d", n, dearAtOnce)
 	}
 }
+
+// TestLongAnswersOfOnePrincipalLeaveTurnsToOthers: one has as many slow readers as it likes, and another is answered.
+func TestLongAnswersOfOnePrincipalLeaveTurnsToOthers(t *testing.T) {
+	gate, tokens := gateOf(t, "greedy", "{prefix: '*', rights: [read]}", "other", "{prefix: '*', rights: [read]}")
+	asked, going := make(chan struct{}, 100), make(chan struct{})
+	fake := &fakeStore{list: func(ctx context.Context, f store.Filter) (store.Page, error) {
+		if f.Prefix == "slow" {
+			asked <- struct{}{}
+			<-going
+		}
+		return store.Page{}, nil
+	}}
+	ts := serve(t, fake, Config{Gate: gate, OverloadPause: time.Millisecond})
+	var all sync.WaitGroup
+	for range dearAtOnce {
+		all.Go(func() { do(t, ts, "GET", "/locks?prefix=slow", "", bearer(tokens[0])...) })
+	}
+	for range dearOfOne {
+		<-asked
+	}
+	for range dearAtOnce {
+		if got := do(t, ts, "GET", "/locks", "", bearer(tokens[1])...); got.status != 200 {
+			t.Errorf("another principal's list: %d %s", got.status, got.body)
+		}
+	}
+	wantLimit(t, "one more of the first", do(t, ts, "GET", "/locks", "", bearer(tokens[0])...), "overloaded")
+	select {
+	case <-asked:
+		t.Errorf("more than %d of one principal are made at one time", dearOfOne)
+	default:
+	}
+	close(going)
+	all.Wait()
+}
