@@ -40,33 +40,6 @@ func wakeLeader(t *testing.T, cluster *etcdtest.Cluster, round int) {
 		}
 	}
 	s := open(t, cluster.Client(t, others), func(c *Config) { c.RequestBound, c.WaitingTTL = 3*time.Second, 4*time.Second })
-	var ids []string
-	var waits []<-chan result
-	claim := func(name string) {
-		l := mustHold(t, s, Claim{Name: name, TTL: ttl})
-		ids = append(ids, l.ID)
-	}
-	for i := range own {
-		claim(fmt.Sprintf("%d/own/%d", round, i))
-	}
-	for i := range own / 2 { // what comes later takes the etcd leases of these
-		if err := s.Release(ctxFor(t), mustHold(t, s, Claim{Name: fmt.Sprintf("%d/used/%d", round, i), TTL: ttl}).ID); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lease, err := s.NewLease(ctxFor(t), Lease{TTL: ttl}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const shared = 150 // more than one transaction takes
-	for i := range shared {
-		mustHold(t, s, Claim{Name: fmt.Sprintf("%d/shared/%d", round, i), LeaseID: lease.ID})
-	}
-	ids = append(ids, lease.ID)
-	for i := range 10 {
-		waits = append(waits, claimInBackground(t, s, Claim{Name: fmt.Sprintf("%d/own/%d", round, i), TTL: 30 * time.Second, Wait: 2 * time.Minute}))
-	}
-
 	renewing, stop := context.WithCancel(ctxFor(t))
 	var work sync.WaitGroup
 	defer func() { stop(); work.Wait() }()
@@ -89,9 +62,35 @@ func wakeLeader(t *testing.T, cluster *etcdtest.Cluster, round int) {
 			}
 		})
 	}
-	for _, id := range ids {
-		renew(id)
+	var ids []string
+	var waits []<-chan result
+	claim := func(name string) {
+		l := mustHold(t, s, Claim{Name: name, TTL: ttl})
+		ids = append(ids, l.ID)
+		renew(l.ID)
 	}
+	for i := range own {
+		claim(fmt.Sprintf("%d/own/%d", round, i))
+	}
+	for i := range own / 2 { // what comes later takes the etcd leases of these
+		if err := s.Release(ctxFor(t), mustHold(t, s, Claim{Name: fmt.Sprintf("%d/used/%d", round, i), TTL: ttl}).ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease, err := s.NewLease(ctxFor(t), Lease{TTL: ttl}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew(lease.ID)
+	const shared = 150 // more than one transaction takes
+	for i := range shared {
+		mustHold(t, s, Claim{Name: fmt.Sprintf("%d/shared/%d", round, i), LeaseID: lease.ID})
+	}
+	ids = append(ids, lease.ID)
+	for i := range 10 {
+		waits = append(waits, claimInBackground(t, s, Claim{Name: fmt.Sprintf("%d/own/%d", round, i), TTL: 30 * time.Second, Wait: 2 * time.Minute}))
+	}
+
 	cluster.Pause(leader)
 	time.Sleep(3 * time.Second) // by now another leads
 	for i := range own / 2 {
