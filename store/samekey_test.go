@@ -1,9 +1,15 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
 func TestManyRequestsOfOneKeyAreOneClaim(t *testing.T) {
@@ -37,6 +43,67 @@ func TestManyRequestsOfOneKeyAreOneClaim(t *testing.T) {
 	}
 	eventually(t, "nothing is served any more", func() bool { return a.serving() == 0 && b.serving() == 0 })
 	eventually(t, "no waiting lease counts a claim", func() bool { return onSlots(t, a) == 0 && onSlots(t, b) == 0 })
+}
+
+// TestEveryRequestOfAKeyIsToldHoweverAnswersAreDelayed is for clients that repeat their claims at one replica after another,
+// while what etcd answers and what it tells by itself arrive in any order.
+func TestEveryRequestOfAKeyIsToldHoweverAnswersAreDelayed(t *testing.T) {
+	const owners, rounds, requests, most = 3, 6, 6, 60 * time.Millisecond
+	var stores []*Store
+	for range 3 {
+		s, faults := faulty(t)
+		faults.Every(func(etcdtest.Call) bool { return true }).Slow(most)
+		stores = append(stores, s)
+	}
+	any := func() *Store { return stores[rand.N(len(stores))] }
+	// ask waits in one request, or polls as clients behind impatient proxies do.
+	ask := func(c Claim) (Lock, error) {
+		if rand.N(2) == 0 {
+			return any().Claim(ctxFor(t), c)
+		}
+		began, poll := time.Now(), c
+		poll.Queue, poll.Wait = true, rand.N(most)
+		l, err := any().Claim(ctxFor(t), poll)
+		for err == nil && l.State == Queued && time.Since(began) < c.Wait {
+			l, err = any().Ask(ctxFor(t), l.ID, rand.N(4*most), time.Now())
+		}
+		return l, err
+	}
+	var inside atomic.Int32
+	var work sync.WaitGroup
+	for owner := range owners {
+		work.Go(func() {
+			for round := range rounds {
+				c := Claim{Name: "x", Wait: within, TTL: 60 * time.Second, Key: fmt.Sprintf("key %d of owner %d", round, owner)}
+				var waits []<-chan result
+				for range 2 + rand.N(requests) {
+					waits = append(waits, inBackground(func() (Lock, error) { return ask(c) }))
+					leaving, leave := context.WithTimeout(ctxFor(t), rand.N(most))
+					_, _ = any().Claim(leaving, c)
+					leave()
+				}
+				var first Lock
+				for i, wait := range waits {
+					r := <-wait
+					if r.err != nil || r.lock.State != Held || i > 0 && r.lock.ID != first.ID {
+						t.Errorf("round %d of owner %d, request %d of %d: got %+v, %v beside %+v", round, owner, i, len(waits), r.lock, r.err, first)
+						return
+					}
+					first = r.lock
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d inside", n)
+				}
+				time.Sleep(rand.N(most)) // so that the next one's requests come while it is held, granted and told
+				inside.Add(-1)
+				if err := any().Release(ctxFor(t), first.ID); err != nil {
+					t.Errorf("release: %v", err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
 }
 
 // onSlots counts the claims that a replica believes to be on its waiting leases.

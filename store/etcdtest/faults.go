@@ -2,6 +2,7 @@ package etcdtest
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -110,6 +111,7 @@ const (
 	loseReply
 	breakReply
 	holdReply
+	slow
 )
 
 func (a act) onReply() bool { return a >= loseReply }
@@ -121,6 +123,7 @@ type Fault struct {
 	lasting bool
 	act     act
 	code    codes.Code
+	most    time.Duration
 	hits    int // guarded by faults.mu
 
 	arrived, done, released chan struct{}
@@ -160,6 +163,25 @@ func (x *Fault) BreakReply(code codes.Code) *Fault { return x.arm(breakReply, co
 
 // HoldReply lets etcd do it, and keeps the answer here until Release, or until the caller's context ends.
 func (x *Fault) HoldReply() *Fault { return x.arm(holdReply, 0) }
+
+// Slow lets each call take longer by a random time, most of it at the most and mostly a tenth of that, on its way to etcd and
+// on its way back. Of a stream each received message is late.
+func (x *Fault) Slow(most time.Duration) *Fault {
+	x.most = most
+	return x.arm(slow, 0)
+}
+
+// linger is one such time.
+func (x *Fault) linger(ctx context.Context) {
+	most := x.most
+	if rand.N(4) > 0 {
+		most /= 10
+	}
+	select {
+	case <-time.After(rand.N(most)):
+	case <-ctx.Done():
+	}
+}
 
 // Arrived is closed when the first call met this fault.
 func (x *Fault) Arrived() <-chan struct{} { return x.arrived }

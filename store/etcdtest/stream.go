@@ -75,6 +75,8 @@ func (s *faultyStream) RecvMsg(m any) error {
 			if !x.held(s.ctx) {
 				return s.cause(s.faults.vain(s.ctx))
 			}
+		case slow:
+			x.linger(s.ctx)
 		}
 		return nil
 	}

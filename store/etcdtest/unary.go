@@ -51,6 +51,12 @@ func (f *Faults) unary(ctx context.Context, method string, req, reply any, cc *g
 			return f.vain(ctx)
 		}
 		return err
+	case slow:
+		x.linger(ctx)
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		x.answered(err)
+		x.linger(ctx)
+		return err
 	default:
 		return broken(x.code)
 	}
