@@ -347,7 +347,10 @@ func (p *place) quiet(ctx context.Context) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.ending++
-	defer func() { p.ending-- }()
+	defer func() {
+		p.ending--
+		l.step() // nothing was begun meanwhile; if this one gives up, somebody else may wait for it
+	}()
 	for p.busy {
 		if p.block(ctx); ctx.Err() != nil || l.r.ctx.Err() != nil {
 			return false

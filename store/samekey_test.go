@@ -106,6 +106,45 @@ func TestEveryRequestOfAKeyIsToldHoweverAnswersAreDelayed(t *testing.T) {
 	work.Wait()
 }
 
+// TestPlaceIsGrantedThoughOneGaveUpJustThen: of two requests of a claim one gives up waiting for the transaction about it in
+// the very moment in which that ends.
+func TestPlaceIsGrantedThoughOneGaveUpJustThen(t *testing.T) {
+	a, b := pair(t)
+	held := mustHold(t, b, Claim{Name: "x"})
+	wait := claimInBackground(t, a, Claim{Name: "x", Wait: within})
+	queuedUp(t, b, "x", 2)
+	eventually(t, "it is served", func() bool { return a.serving() == 1 })
+	var p *place
+	current(t, a).eachPlace(func(served *place) {
+		p = served
+		p.busy = true // a transaction is under way
+	})
+	giving, giveUp := context.WithCancel(ctxFor(t))
+	gaveUp := make(chan bool)
+	go func() { gaveUp <- !p.quiet(giving) }()
+	mustRelease(t, b, held)
+	eventually(t, "it is first, and one waits for the transaction", func() bool {
+		p.line.mu.Lock()
+		defer p.line.mu.Unlock()
+		head := p.line.view.head()
+		return p.ending == 1 && head != nil && head.key == p.key
+	})
+	p.line.mu.Lock()
+	giveUp()
+	p.busy = false // as done does
+	p.wake()
+	p.line.step()
+	p.line.mu.Unlock()
+	if !<-gaveUp {
+		t.Fatal("it went on")
+	}
+	began := time.Now()
+	getHeld(t, wait)
+	if took := time.Since(began); took > within/2 {
+		t.Errorf("granted after %v", took)
+	}
+}
+
 // onSlots counts the claims that a replica believes to be on its waiting leases.
 func onSlots(t testing.TB, s *Store) int {
 	p := &current(t, s).presence
