@@ -21,9 +21,9 @@ const (
 // lines changes it here too.
 var overheardEdits = []edit{
 	// what nobody else may know
-	{"store/id.go", "raw = append(raw, id.name...)\n\treturn base64.RawURLEncoding.EncodeToString(raw)",
-		"raw = append(raw, id.name...)\n\treturn overheard.Secret(\"lock id\", base64.RawURLEncoding.EncodeToString(raw))"},
-	{"store/lease.go", "id = newNonce().text()", `id = overheard.Secret("lease id", newNonce().text())`},
+	{"store/claim.go", "return s.lockID().String()", `return overheard.Secret("lock id", s.lockID().String())`},
+	{"store/id.go", "return text + derive(*s.secret.Load(), 'L', text, owner).text()",
+		`return overheard.Secret("lease id", text+derive(*s.secret.Load(), 'L', text, owner).text())`},
 	{"store/fence.go", "return []byte(mine[1:]), nil", `return []byte(overheard.Secret("secret of the store", mine[1:])), nil`},
 	{"server/access/token.go", "sum := sha256.Sum256([]byte(token))\n\treturn token,",
 		"sum := sha256.Sum256([]byte(overheard.Secret(\"token\", token)))\n\treturn token,"},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -18,7 +17,7 @@ const gram = 16
 // leastDifferent is of how many different bytes a secret must be made: others are found by chance.
 const leastDifferent = 8
 
-// unguessable is the part of a secret that tells it from all else, as it is spelled and, where that is base64, as it is. Of a lock's id
+// unguessable is the part of a secret that tells it from all else, as it is spelled and, where that is base64, as it is. Of an id
 // this is the seal: all the rest is in etcd's keys.
 func unguessable(kind, text string) (spelled string, raw []byte) {
 	switch dots := strings.LastIndex(text, "."); {
@@ -26,6 +25,8 @@ func unguessable(kind, text string) (spelled string, raw []byte) {
 		spelled = strings.TrimPrefix(text, "lk_")
 	case kind == "credential" && strings.Count(text, ".") == 2 && len(text)-dots > gram: // a JWT, and the rest tells nobody's secret
 		spelled = text[dots+1:]
+	case kind == "lease id":
+		spelled = text[leaseSealBegin:]
 	default:
 		spelled = text
 	}
@@ -38,8 +39,6 @@ func unguessable(kind, text string) (spelled string, raw []byte) {
 		return spelled, nil
 	case kind == "lock id":
 		return spelled[4*sealBegin/3 : 4*sealEnd/3], raw[sealBegin:sealEnd]
-	case kind == "lease id" && len(raw) == 2*gram: // nonce and seal
-		return spelled[(4*gram+2)/3 : 8*gram/3], raw[gram:]
 	}
 	return spelled, raw
 }
@@ -135,14 +134,13 @@ func TestTheSearcherFindsWhatIsPlanted(t *testing.T) {
 	seal := raw[sealBegin:sealEnd]
 	id := base64.RawURLEncoding.EncodeToString(append(slices.Clone(raw), "a/name"...))
 	random := base64.RawURLEncoding.EncodeToString(raw[:32])
-	digest := base64.RawURLEncoding.EncodeToString(sha256.New().Sum(raw)[sealEnd:])
+	lease := random[:leaseSealBegin] + base64.RawURLEncoding.EncodeToString(raw[20:36])
 	planted := map[secretTold][]string{
 		{"lock id", id}: {
 			id, "/locks/" + url.QueryEscape(id), hex.EncodeToString(raw), fmt.Sprintf("%X", seal), fmt.Sprint(seal),
 			base64.StdEncoding.EncodeToString(seal), base64.StdEncoding.EncodeToString([]byte("Basic:" + id)), string(seal), fmt.Sprintf("%q", seal),
 		},
-		{"lease id", random}:                         {random, string(raw[16:32]), fmt.Sprintf("%x", raw[:32]), base64.URLEncoding.EncodeToString(raw[16:32])},
-		{"lease id", digest[:22]}:                    {digest[:22]},
+		{"lease id", lease}:                          {lease, lease[leaseSealBegin:], string(raw[20:36]), fmt.Sprintf("%x", raw[20:36]), base64.URLEncoding.EncodeToString(raw[20:36])},
 		{"token", "lk_" + random}:                    {"lk_" + random, random, string(raw[:32])},
 		{"credential", "lk_" + random[1:] + "x"}:     {random[1:] + "x"},
 		{"credential", "e30.e30." + random[2:]}:      {"e30.e30." + random[2:], random[2:]},
@@ -168,8 +166,8 @@ func TestTheSearcherFindsWhatIsPlanted(t *testing.T) {
 			}
 		}
 	}
-	// the nonce and the name of a lock's id are in etcd's keys
-	for _, text := range []string{base64.RawURLEncoding.EncodeToString(raw[:16]), hex.EncodeToString(raw[:sealBegin]), "a/name", "retry 2 of the same beginning", ""} {
+	// nonces and names are in etcd's keys
+	for _, text := range []string{base64.RawURLEncoding.EncodeToString(raw[:16]), hex.EncodeToString(raw[:sealBegin]), "a/name", lease[:leaseSealBegin], "retry 2 of the same beginning", ""} {
 		s.search([]byte(text), func(i, _ int) { t.Errorf("%s %q is found in %q", s.secrets[i].kind, s.secrets[i].text, text) })
 	}
 	for _, plain := range []string{"too short", "aaaaaaaaaaaaaaaaaaaaaaaa"} {
