@@ -29,7 +29,7 @@ var overheardEdits = []edit{
 		"sum := sha256.Sum256([]byte(overheard.Secret(\"token\", token)))\n\treturn token,"},
 	{"server/requestlog.go", "s.metrics.inFlight.Inc()", "overheard.Request(r.Header); s.metrics.inFlight.Inc()"},
 	{"store/name.go", "func checkKey(key string) error {", "func checkKey(key string) error { overheard.Secret(\"key\", key)"},
-	{"store/name.go", "func checkName(name string) error {", "func checkName(name string) error { overheard.Shown(name)"},
+	{"store/acquire.go", "if err := checkName(c.Name)", "overheard.Shown(c.Name)\n\tif err := checkName(c.Name)"},
 	{"store/name.go", "metadata map[string]string) error {", "metadata map[string]string) error { overheard.Shown(holder); overheard.ShownPairs(metadata)"},
 
 	// problem documents and events
