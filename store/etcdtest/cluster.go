@@ -152,11 +152,16 @@ func (c *Cluster) Kill(i int) {
 	m.run, m.paused = nil, false
 }
 
-// Pause stops member i (SIGSTOP): its connections stay, its clocks go on, it does nothing.
+// Pause stops member i (SIGSTOP) and waits until it has stopped: its connections stay, its clocks go on, it does nothing.
 func (c *Cluster) Pause(i int) {
 	c.t.Helper()
 	c.signal(i, syscall.SIGSTOP)
 	c.members[i].paused = true
+	for end := time.Now().Add(arriveBound); !stopped(c.members[i].run.cmd.Process.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("etcdtest: member %d has not stopped within %v", i, arriveBound)
+		}
+	}
 }
 
 // Resume lets a paused member go on (SIGCONT).
