@@ -74,8 +74,9 @@ type Store struct {
 	leader  *leader
 	hot     hot
 	// stays says that nothing is moved, as a replica of an earlier build is there.
-	stays atomic.Bool
-	words words
+	stays   atomic.Bool
+	words   words
+	tallies tallies
 	// claiming counts the claims that are on their way to etcd.
 	claiming atomic.Int64
 	// least is the shortest TTL that etcd can keep, in nanoseconds.
@@ -104,8 +105,8 @@ type Store struct {
 func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{
-		etcd: etcd, cfg: cfg, keys: keys{cfg.Prefix, &sealer{}}, log: cfg.Logger, changed: make(chan struct{}),
-		relistEvery: relistEvery,
+		etcd: etcd, cfg: cfg, keys: keys{cfg.Prefix, &sealer{}, newNonce().text()[:viaLength]}, log: cfg.Logger, changed: make(chan struct{}),
+		relistEvery: relistEvery, tallies: tallies{sure: true}, // there is none of a replica that is new
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.draining, s.drain = context.WithCancelCause(context.Background())
