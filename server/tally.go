@@ -14,9 +14,11 @@ import (
 // nothing there. What ends elsewhere, or runs out, is not heard of here; so whoever seems to have too much is looked at in
 // the store before being refused, at most once in lookAgainAfter.
 //
-// The others say (tell.go) what they knew within the last three seconds or so. What can be taken in that time through all
-// replicas together is by how much a principal can get past the bound; and as long it can be refused for what has ended
-// since. In the way of an ordinary claim the store is asked for nothing.
+// The others say (tell.go) what they knew at most three seconds ago, while etcd answers: two until a replica tells, and one
+// until the others hear it. What a principal takes in that time through the other replicas is by how much it can get past the
+// bound, up to the bound at each of them; and as long it can be refused for what ended since. The part of a replica that is
+// gone is not counted any more. In the way of an ordinary claim the store is asked for nothing, and in that of one with a key
+// or a lease that is about to be refused for one key.
 type tally struct {
 	mostClaims, mostLeases int
 	store                  standings

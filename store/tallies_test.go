@@ -65,6 +65,7 @@ func talliesIn(t *testing.T, s *Store) map[string]string {
 
 // TestReplicasHearEachOther: what one tells the others hear, as it is now, as long as that one is there.
 func TestReplicasHearEachOther(t *testing.T) {
+	t.Parallel()
 	a, b := pair(t)
 	c, err := Open(ctxFor(t), shared(t), testConfig(t))
 	if err != nil {
@@ -91,6 +92,7 @@ func TestReplicasHearEachOther(t *testing.T) {
 
 // TestWordStandsAgain: after its replica was registered anew, and after somebody took it away.
 func TestWordStandsAgain(t *testing.T) {
+	t.Parallel()
 	a, b := pair(t)
 	sharing(b)
 	word := Word{"p": {3, 0}}
@@ -114,6 +116,7 @@ func TestWordStandsAgain(t *testing.T) {
 
 // TestForeignWordSaysNothing, and is in nobody's way.
 func TestForeignWordSaysNothing(t *testing.T) {
+	t.Parallel()
 	a, b := pair(t)
 	for i, value := range []string{"", "x", "2{}", "1[]", `1{"p":5}`, `1{"p":["a",1]}`, `1{"p":[-1,0]}`, `1{"p":[1e99,0]}`, "1{\"p\":[1,2]}x", "1null"} {
 		if _, err := a.etcd.Put(ctxFor(t), fmt.Sprint(a.keys.tallies(), "foreign", i), value); err != nil {
@@ -135,6 +138,7 @@ func TestForeignWordSaysNothing(t *testing.T) {
 
 // TestNothingIsToldWithoutAWord: a replica that counts nobody, or has nothing to say, writes nothing; nor does it mark claims.
 func TestNothingIsToldWithoutAWord(t *testing.T) {
+	t.Parallel()
 	a, b := pair(t)
 	asked := make(chan struct{}, 100)
 	b.Share(func(context.Context) Word { asked <- struct{}{}; return Word{} })
