@@ -125,7 +125,8 @@ func (h *holdings) settleClaim(by string, d *doubt, l store.Lock, err error, lef
 	}
 	if d != nil {
 		d.requests--
-		d.lost = d.lost || left || errors.Is(err, store.ErrUnknown)
+		var busy *store.HeldError // then nothing stands, whoever has left
+		d.lost = d.lost || errors.Is(err, store.ErrUnknown) || left && !errors.As(err, &busy)
 	}
 	switch {
 	case err == nil && l.ID != "":

@@ -173,6 +173,16 @@ func TestAClaimCountsWhereItWasMade(t *testing.T) {
 			tally.holdings(who).look(t.Context(), b, 0)
 			wantClaims(t, "after a look", tally, who, 0)
 		},
+		"nowhere, by who has left and was told": func(t *testing.T, tally *tally, _ *book) {
+			ctx, leave := context.WithCancel(t.Context())
+			settle, err := tally.claim(ctx, who, keyed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave()
+			settle(store.Lock{}, &store.HeldError{})
+			wantClaims(t, "after it", tally, who, 0)
+		},
 		"nowhere": func(t *testing.T, tally *tally, _ *book) {
 			first, second := begin(t, tally, keyed), begin(t, tally, keyed)
 			first(store.Lock{}, &store.HeldError{})

@@ -87,9 +87,9 @@ func (s *Store) hear(words *pb.RangeResponse) {
 func (s *Store) understand(key string, value []byte) Word {
 	var w Word
 	err := decodeValue(value, &w)
-	for who, n := range w {
+	for _, n := range w {
 		if n[0] < 0 || n[1] < 0 {
-			err = fmt.Errorf("%w: less than nothing of %q", errForeign, who)
+			err = fmt.Errorf("%w: less than nothing", errForeign)
 		}
 	}
 	if err != nil {
