@@ -63,7 +63,7 @@ func (r *registration) pulse(ctx context.Context) {
 		}
 		if len(found) == 0 {
 			r.look(got.ranges)
-			r.s.hear(got.ranges[2])
+			r.s.hear(got.ranges[2], got.header.Revision)
 		}
 		for _, at := range got.ranges {
 			found = append(found, firstOf(at.Kvs))

@@ -27,10 +27,11 @@ type tallies struct {
 
 	mu    sync.Mutex
 	heard map[string]heardWord // of the others, by key
-	// told is how this replica's word stands in etcd, "" if there is none, and lease what it is on. Unless sure is true
-	// nobody knows.
+	// told is how this replica's word stands in etcd since the revision at, "" if there is none, and lease what it is on.
+	// Unless sure is true nobody knows.
 	told  string
 	lease clientv3.LeaseID
+	at    int64
 	sure  bool
 }
 
@@ -61,8 +62,8 @@ const viaLength = 11
 func (k keys) tallies() string { return k.prefix + "tallies/" }
 func (k keys) tally() string   { return k.tallies() + k.via }
 
-// hear notes the words as etcd has them. This replica's own shows whether it stands as it was put.
-func (s *Store) hear(words *pb.RangeResponse) {
+// hear notes the words as etcd had them at a revision. This replica's own shows whether it stands as it was put.
+func (s *Store) hear(words *pb.RangeResponse, revision int64) {
 	t := &s.tallies
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +80,7 @@ func (s *Store) hear(words *pb.RangeResponse) {
 		}
 		heard[key], others = h, append(others, h.word)
 	}
-	t.heard, t.sure = heard, t.sure && own == t.told
+	t.heard, t.sure = heard, t.sure && (own == t.told || revision < t.at)
 	t.others.Store(&others)
 }
 
@@ -122,7 +123,7 @@ func (r *registration) tell(ctx context.Context) {
 		r.s.log.Debug("could not tell the other replicas what principals have", "cause", err)
 		return // the next time
 	}
-	r.s.tallies.said(value, lease, resp.Succeeded)
+	r.s.tallies.said(value, lease, resp.Header.Revision, resp.Succeeded)
 }
 
 // asTold reports that the word stands as it should. If not it is about to be put.
@@ -133,8 +134,8 @@ func (t *tallies) asTold(value string, lease clientv3.LeaseID) bool {
 	return t.sure
 }
 
-func (t *tallies) said(value string, lease clientv3.LeaseID, done bool) {
+func (t *tallies) said(value string, lease clientv3.LeaseID, at int64, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.told, t.lease, t.sure = value, lease, done
+	t.told, t.lease, t.at, t.sure = value, lease, at, done
 }
