@@ -9,6 +9,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/latchkey/latchkey/store/etcdtest"
 )
 
 // sharing gives a store a word to tell, that the test can change.
@@ -249,4 +251,19 @@ func TestOneReplicaMadeAClaim(t *testing.T) {
 	}
 	made("a grant at another", getHeld(t, wait), true, false)
 	made("what another granted", claim(a, queued), true, true)
+}
+
+// TestWordsNeedNoMoreRights than to the keys under the store's prefix.
+func TestWordsNeedNoMoreRights(t *testing.T) {
+	t.Parallel()
+	const user, password = "latchkey", "correct-horse"
+	etcd := etcdtest.NewCluster(t, 1)
+	if err := etcd.EnableAuth(ctxFor(t), user, password, prefixFor(t)); err != nil {
+		t.Fatal(err)
+	}
+	a, b := open(t, etcd.UserClient(t, user, password)), open(t, etcd.UserClient(t, user, password))
+	word := Word{"p": {3, 0}}
+	sharing(a).Store(&word)
+	sharing(b)
+	hears(t, "B hears A", b, word)
 }
