@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -12,8 +11,11 @@ import (
 type Limits struct {
 	// RatePerPrincipal and RatePerAddress are requests a second.
 	RatePerPrincipal, RatePerAddress int
-	// Of each principal, at this replica. None is for everybody, where nobody is asked who they are.
-	ClaimsPerPrincipal, LeasesPerPrincipal, WaitersPerPrincipal, StreamsPerPrincipal int
+	// Of each principal, through all replicas; past that it can get what is taken in the three seconds that it takes the
+	// replicas to tell each other. None is for everybody, where nobody is asked who they are.
+	ClaimsPerPrincipal, LeasesPerPrincipal int
+	// The same, at this replica.
+	WaitersPerPrincipal, StreamsPerPrincipal int
 	// Streams are all that are open here.
 	Streams int
 }
@@ -27,12 +29,12 @@ type limits struct {
 	dear                  turns
 }
 
-func newLimits(l Limits, gone func(context.Context, []string) ([]string, error)) *limits {
+func newLimits(l Limits, s standings) *limits {
 	return &limits{
 		Limits:     l,
 		principals: newRates(l.RatePerPrincipal),
 		addresses:  newRates(l.RatePerAddress),
-		tally:      tally{mostClaims: l.ClaimsPerPrincipal, mostLeases: l.LeasesPerPrincipal, gone: gone},
+		tally:      tally{mostClaims: l.ClaimsPerPrincipal, mostLeases: l.LeasesPerPrincipal, store: s},
 		dear:       newTurns(),
 	}
 }

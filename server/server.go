@@ -37,6 +37,12 @@ type Store interface {
 	Another(ctx context.Context, id string) (bool, error)
 	// Gone are those of the claims and leases named which stand no more.
 	Gone(ctx context.Context, ids []string) ([]string, error)
+	// Find returns, for each of the claims, what a repeat of it would find.
+	Find(ctx context.Context, claims []store.Claim) ([]store.Found, error)
+	// Share has tell called every few seconds, for what this replica is to tell the others.
+	Share(tell func(context.Context) store.Word)
+	// Others returns what the other replicas have told last.
+	Others() []store.Word
 	// List returns a page of claims, or store.ErrBadCursor.
 	List(ctx context.Context, filter store.Filter) (store.Page, error)
 
@@ -147,7 +153,10 @@ func New(store Store, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		store: store, cfg: cfg, contract: contract, log: cfg.Logger.With("component", "server"), metrics: counts,
-		limits: newLimits(cfg.Limits, store.Gone),
+		limits: newLimits(cfg.Limits, store),
+	}
+	if cfg.Gate != nil && cfg.Limits.ClaimsPerPrincipal+cfg.Limits.LeasesPerPrincipal > 0 {
+		store.Share(s.limits.tally.tell)
 	}
 	s.routings.New = func() any { return chi.NewRouteContext() }
 	s.logs = logsOf(contract, s.log.Handler())

@@ -34,6 +34,8 @@ type fakeStore struct {
 	release  func(context.Context, string) error
 	another  func(context.Context, string) (bool, error)
 	gone     func(context.Context, []string) ([]string, error)
+	find     func(context.Context, []store.Claim) ([]store.Found, error)
+	others   []store.Word
 	breaks   func(context.Context, string, store.Breaking, func(string) bool) (store.Lock, error)
 	list     func(context.Context, store.Filter) (store.Page, error)
 	newLease func(context.Context, store.Lease, time.Time) (store.Lease, error)
@@ -116,6 +118,17 @@ func (f *fakeStore) Gone(ctx context.Context, ids []string) ([]string, error) {
 	}
 	return f.gone(ctx, ids)
 }
+
+func (f *fakeStore) Find(ctx context.Context, claims []store.Claim) ([]store.Found, error) {
+	if f.find == nil {
+		return make([]store.Found, len(claims)), nil
+	}
+	return f.find(ctx, claims)
+}
+
+func (f *fakeStore) Share(func(context.Context) store.Word) {}
+
+func (f *fakeStore) Others() []store.Word { return f.others }
 
 func (f *fakeStore) List(ctx context.Context, filter store.Filter) (store.Page, error) {
 	if f.list == nil {

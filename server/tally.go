@@ -3,23 +3,35 @@ package server
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/latchkey/latchkey/store"
 )
 
-// tally is what each principal has got through this replica: its claims and its own leases. What ends elsewhere, or runs out,
-// is not heard of here; so whoever seems to have too much is looked at in the store before being refused, at most once in
-// lookAgainAfter. It is a bound for each replica: in the way of an ordinary claim the store is asked for nothing.
+// tally is what each principal has got through this replica, its claims and its own leases, and what the other replicas say
+// that it has got through them. A claim counts where it was made and nowhere else: a repeat that finds it elsewhere uses up
+// nothing there. What ends elsewhere, or runs out, is not heard of here; so whoever seems to have too much is looked at in
+// the store before being refused, at most once in lookAgainAfter.
+//
+// The others say (tell.go) what they knew at most three seconds ago, while etcd answers: two until a replica tells, and one
+// until the others hear it. What a principal takes in that time through the other replicas is by how much it can get past the
+// bound, up to the bound at each of them; and as long it can be refused for what ended since. The part of a replica that is
+// gone is not counted any more. In the way of an ordinary claim the store is asked for nothing, and in that of one with a key
+// or a lease that is about to be refused for one key.
 type tally struct {
 	mostClaims, mostLeases int
-	// gone tells which of a principal's claims and leases stand no more.
-	gone func(ctx context.Context, ids []string) ([]string, error)
+	store                  standings
 
 	mu         sync.Mutex
 	young, old map[string]*holdings
+}
+
+// standings is what a tally asks of the store.
+type standings interface {
+	Gone(ctx context.Context, ids []string) ([]string, error)
+	Find(ctx context.Context, claims []store.Claim) ([]store.Found, error)
+	Others() []store.Word
 }
 
 const (
@@ -29,17 +41,6 @@ const (
 	// maxTallied is how many principals are known, at the least once there are so many, and half of what they are at the most.
 	maxTallied = 16_384
 )
-
-// holdings are those of one principal.
-type holdings struct {
-	mu sync.Mutex
-	// claims has what each claim's repeat is known by, by its id; known has the reverse.
-	claims, known map[string]string
-	leases        map[string]bool
-	// under way are those not answered yet.
-	claimsUnderWay, leasesUnderWay int
-	looked                         time.Time
-}
 
 // handle is what a repeat of a claim is known by: its name with its key, or else with its lease. "" if there is neither.
 func handle(c store.Claim) string {
@@ -60,39 +61,18 @@ func (t *tally) claim(ctx context.Context, who string, c store.Claim) (settle fu
 		return func(store.Lock, error) {}, nil
 	}
 	h, by := t.holdings(who), handle(c)
-	if !h.beginClaim(by, t.mostClaims) && !(h.look(ctx, t.gone) && h.beginClaim(by, t.mostClaims)) {
+	elsewhere, _ := told(t.store.Others(), who)
+	d, ok := h.beginClaim(by, c, t.mostClaims-elsewhere)
+	if !ok && h.look(ctx, t.store, lookAgainAfter) {
+		d, ok = h.beginClaim(by, c, t.mostClaims-elsewhere)
+	}
+	if !ok {
+		d, ok = h.beginRepeat(ctx, t.store, by, c)
+	}
+	if !ok {
 		return nil, tooMany("too_many_claims", "Too many claims", "claims", t.mostClaims)
 	}
-	return func(l store.Lock, err error) { h.settleClaim(by, l, err) }, nil
-}
-
-// beginClaim reports whether there is room. A repeat needs none.
-func (h *holdings) beginClaim(by string, most int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, repeat := h.known[by]; !repeat && h.claimsUnderWay+len(h.claims) >= most {
-		return false
-	}
-	h.claimsUnderWay++
-	return true
-}
-
-func (h *holdings) settleClaim(by string, l store.Lock, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.claimsUnderWay--
-	switch {
-	case err == nil && l.ID != "":
-		h.forget(h.known[by])
-		h.claims[l.ID] = by
-		if by != "" {
-			h.known[by] = l.ID
-		}
-	case errors.Is(err, store.ErrUnknown) && by != "": // it may stand, and its repeat must find it
-		if _, had := h.known[by]; !had {
-			h.known[by], h.claims[by] = by, by
-		}
-	}
+	return func(l store.Lock, err error) { h.settleClaim(by, d, l, err, ctx.Err() != nil) }, nil
 }
 
 // lease makes room for a lease, until settle is called.
@@ -101,28 +81,20 @@ func (t *tally) lease(ctx context.Context, who string) (settle func(store.Lease,
 		return func(store.Lease, error) {}, nil
 	}
 	h := t.holdings(who)
-	if !h.beginLease(t.mostLeases) && !(h.look(ctx, t.gone) && h.beginLease(t.mostLeases)) {
+	_, elsewhere := told(t.store.Others(), who)
+	if most := t.mostLeases - elsewhere; !h.beginLease(most) && !(h.look(ctx, t.store, lookAgainAfter) && h.beginLease(most)) {
 		return nil, tooMany("too_many_leases", "Too many leases", "leases", t.mostLeases)
 	}
 	return h.settleLease, nil
 }
 
-func (h *holdings) beginLease(most int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.leasesUnderWay+len(h.leases) >= most {
-		return false
+// told is what the words of other replicas say that a principal has got through them.
+func told(others []store.Word, who string) (claims, leases int) {
+	for _, w := range others {
+		n := w[who]
+		claims, leases = claims+n[0], leases+n[1]
 	}
-	h.leasesUnderWay++
-	return true
-}
-
-func (h *holdings) settleLease(l store.Lease, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.leasesUnderWay--; err == nil && l.ID != "" {
-		h.leases[l.ID] = true
-	}
+	return claims, leases
 }
 
 // ended notes that a claim or a lease is gone. What was on a lease is found gone by the next look.
@@ -136,45 +108,6 @@ func (t *tally) ended(who, id string) {
 	h.forget(id)
 }
 
-// forget drops a claim or a lease. h.mu is held.
-func (h *holdings) forget(id string) {
-	if by, is := h.claims[id]; is && h.known[by] == id {
-		delete(h.known, by)
-	}
-	delete(h.claims, id)
-	delete(h.leases, id)
-}
-
-// look asks the store what of it all stands, and drops what does not. It reports false if it was done a moment ago.
-func (h *holdings) look(ctx context.Context, gone func(context.Context, []string) ([]string, error)) bool {
-	h.mu.Lock()
-	if time.Since(h.looked) < lookAgainAfter {
-		h.mu.Unlock()
-		return false
-	}
-	h.looked = time.Now()
-	ids := make([]string, 0, len(h.claims)+len(h.leases))
-	for id := range h.claims {
-		ids = append(ids, id)
-	}
-	for id := range h.leases {
-		ids = append(ids, id)
-	}
-	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lookBound)
-	defer cancel()
-	over, err := gone(ctx, ids)
-	if err != nil {
-		return false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, id := range over {
-		h.forget(id)
-	}
-	return true
-}
-
 func (t *tally) holdings(who string) *holdings {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,7 +116,7 @@ func (t *tally) holdings(who string) *holdings {
 		return h
 	}
 	if h = t.old[who]; h == nil {
-		h = &holdings{claims: map[string]string{}, known: map[string]string{}, leases: map[string]bool{}}
+		h = newHoldings()
 	}
 	if len(t.young) >= maxTallied || t.young == nil {
 		t.old, t.young = t.young, map[string]*holdings{}

@@ -21,6 +21,8 @@ type keys struct {
 	prefix string
 	// ids seals the public ids of the claims under those keys.
 	ids *sealer
+	// via names this replica, in its tally's key and in the claims that are made through it.
+	via string
 }
 
 func (k keys) locks() string                     { return k.prefix + "locks/" }
@@ -69,6 +71,8 @@ type claim struct {
 	ClientLease string `json:"client_lease,omitempty"`
 	// Digest is that of what a repeat with the same key must ask for too; "" without a key.
 	Digest string `json:"digest,omitempty"`
+	// Via names the replica that a principal's claim was made through, which counts it; "" if nobody counts them.
+	Via string `json:"via,omitempty"`
 	holdEnd
 }
 
@@ -86,6 +90,8 @@ type standing struct {
 	modified int64
 	onLease  clientv3.LeaseID
 	ids      *sealer
+	// here says that it was made through this replica.
+	here bool
 }
 
 func (s *standing) lockID() lockID {
@@ -106,6 +112,7 @@ func (k keys) standing(kv *mvccpb.KeyValue) (standing, error) {
 	if err := decodeValue(kv.Value, &st.claim); err != nil {
 		return standing{}, err
 	}
+	st.here = st.Via != "" && st.Via == k.via
 	return st, nil
 }
 
@@ -113,7 +120,7 @@ func (k keys) standing(kv *mvccpb.KeyValue) (standing, error) {
 func (s *standing) lock() Lock {
 	l := Lock{
 		ID: s.id(), Name: s.name, TTL: s.ttl(), Owner: s.Owner, Holder: s.Holder, Metadata: s.Metadata,
-		HoldEnds: s.ends(), Revision: s.modified,
+		HoldEnds: s.ends(), Revision: s.modified, Here: s.here,
 	}
 	l.LeaseID = l.ID
 	if s.ClientLease != "" {

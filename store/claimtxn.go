@@ -43,6 +43,7 @@ func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed
 		return claimed{}, ErrTooManyWaiters
 	}
 	taken := waiting > 0
+	a.mark()
 	a.counts = 2*waiting >= a.s.cfg.MaxQueue // the view can be behind: near the bound the transaction itself counts
 	for {
 		got, err := a.send(ctx, r, sl, taken)
@@ -65,6 +66,14 @@ func (a *acquire) claim(ctx context.Context, r *registration, sl *slot) (claimed
 			continue // the etcd lease ran out before it was used
 		}
 		return a.inBounds(ctx, r, got, err)
+	}
+}
+
+// mark says in the claim of a principal through which replica it is made, so that only that one counts it.
+func (a *acquire) mark() {
+	a.wish.here = true
+	if a.wish.Owner != "" && a.s.shares() {
+		a.wish.Via = a.s.keys.via
 	}
 }
 

@@ -10,6 +10,7 @@
 //	leases/<nonce>            a client's lease
 //	broken/<nonce>/<revision> word of a claim that an administrator has broken, for a day
 //	replicas/<nonce>          a replica's fence
+//	tallies/<replica>         what principals have got through a replica, as far as the others must know
 //	epoch                     where tokens start from
 //	secret                    what findable nonces and the seals of ids are made with
 //

@@ -33,6 +33,8 @@ type Lock struct {
 	HoldEnds time.Time
 	// Replayed says that an earlier request made this claim, and this one found it by its key or its lease.
 	Replayed bool
+	// Here says that it was made through this replica, as far as that is noted: see Share.
+	Here bool
 	// Revision is etcd's, when this was seen: it grows with every change of the lock.
 	Revision int64
 	// untold says that nobody but the caller of Claim can know of it.

@@ -17,6 +17,7 @@ func (r *registration) run() {
 	var work sync.WaitGroup
 	work.Go(r.presence.run)
 	work.Go(func() { r.every(countEvery, r.count) })
+	work.Go(func() { r.every(tellEvery, r.tell) })
 	r.every(pulseEvery, r.pulse)
 	work.Wait()
 }
@@ -36,13 +37,17 @@ func (r *registration) every(d time.Duration, do func(context.Context)) {
 	}
 }
 
-// pulse looks once: at the fence and the epoch, which also shows that etcd answers; at the head of every line, as
-// watches have been the buggiest part of etcd; and at the clients' leases that claims here wait on.
+// pulse looks once: at the fence and the epoch, which also shows that etcd answers; at the words of the other replicas; at
+// the head of every line, as watches have been the buggiest part of etcd; and at the clients' leases that claims here wait
+// on.
 func (r *registration) pulse(ctx context.Context) {
 	r.presence.checkLate()
 	r.pool.prune()
 	heads, leases := r.watched()
-	ops := []clientv3.Op{clientv3.OpGet(r.key), clientv3.OpGet(r.s.keys.epoch())}
+	ops := []clientv3.Op{
+		clientv3.OpGet(r.key), clientv3.OpGet(r.s.keys.epoch()), clientv3.OpGet(r.s.keys.tallies(), clientv3.WithPrefix()),
+	}
+	first := len(ops)
 	for _, h := range heads {
 		ops = append(ops, clientv3.OpGet(h.st.key, clientv3.WithKeysOnly()))
 	}
@@ -58,6 +63,7 @@ func (r *registration) pulse(ctx context.Context) {
 		}
 		if len(found) == 0 {
 			r.look(got.ranges)
+			r.s.hear(got.ranges[2], got.header.Revision)
 		}
 		for _, at := range got.ranges {
 			found = append(found, firstOf(at.Kvs))
@@ -66,11 +72,11 @@ func (r *registration) pulse(ctx context.Context) {
 	}
 	r.answeredNow()
 	for i, h := range heads {
-		h.line.doubt(h.st, found[2+i])
+		h.line.doubt(h.st, found[first+i])
 	}
 	ended := map[string]bool{}
 	for i, l := range leases {
-		ended[l] = found[2+len(heads)+i] == nil
+		ended[l] = found[first+len(heads)+i] == nil
 	}
 	r.endWaitsOn(ended)
 }

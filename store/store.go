@@ -78,6 +78,7 @@ type Store struct {
 	// unsealed says that ids of leases get no seal, for the same reason.
 	unsealed atomic.Bool
 	words    words
+	tallies  tallies
 	// claiming counts the claims that are on their way to etcd.
 	claiming atomic.Int64
 	// least is the shortest TTL that etcd can keep, in nanoseconds.
@@ -106,8 +107,8 @@ type Store struct {
 func Open(ctx context.Context, etcd *clientv3.Client, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{
-		etcd: etcd, cfg: cfg, keys: keys{cfg.Prefix, &sealer{}}, log: cfg.Logger, changed: make(chan struct{}),
-		relistEvery: relistEvery,
+		etcd: etcd, cfg: cfg, keys: keys{cfg.Prefix, &sealer{}, newNonce().text()[:viaLength]}, log: cfg.Logger, changed: make(chan struct{}),
+		relistEvery: relistEvery, tallies: tallies{sure: true}, // there is none of a replica that is new
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.draining, s.drain = context.WithCancelCause(context.Background())

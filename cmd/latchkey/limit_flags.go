@@ -23,10 +23,10 @@ type limitFlags struct {
 	RatePerPrincipal number `default:"1000" placeholder:"NUMBER" group:"limits" help:"Requests a second that each principal may send to this replica, with as many at once after a pause: 0 to ${rate}, 0 for any number (default: ${default}). Renewals and releases have five times as much for themselves. More are refused with 429."`
 	RatePerAddress   number `default:"0" placeholder:"NUMBER" group:"limits" help:"The same of each address, before it is known who sends: 0 to ${rate} (default: ${default}, any number). Behind a balancer all have its address."`
 
-	MaxClaimsPerPrincipal  number `default:"10000" placeholder:"NUMBER" group:"limits" help:"Claims that each principal may have got through this replica and have still: 0 to ${of_one}, 0 for any number (default: ${default}). More are refused with 429."`
+	MaxClaimsPerPrincipal  number `default:"10000" placeholder:"NUMBER" group:"limits" help:"Claims that each principal may have, through all replicas: 0 to ${of_one}, 0 for any number (default: ${default}). More are refused with 429. The replicas tell each other within three seconds: what is taken through the others meanwhile comes on top. Give all replicas the same."`
 	MaxLeasesPerPrincipal  number `default:"1000" placeholder:"NUMBER" group:"limits" help:"The same of leases of its own (default: ${default})."`
-	MaxWaitersPerPrincipal number `default:"2000" placeholder:"NUMBER" group:"limits" help:"The same of requests that wait for a lock (default: ${default})."`
-	MaxStreamsPerPrincipal number `default:"2000" placeholder:"NUMBER" group:"limits" help:"The same of event streams (default: ${default})."`
+	MaxWaitersPerPrincipal number `default:"2000" placeholder:"NUMBER" group:"limits" help:"Requests of each principal that may wait at this replica for a lock, in the same way (default: ${default})."`
+	MaxStreamsPerPrincipal number `default:"2000" placeholder:"NUMBER" group:"limits" help:"Event streams of each principal at this replica, in the same way (default: ${default})."`
 	MaxStreams             number `default:"20000" placeholder:"NUMBER" group:"limits" help:"Event streams that this replica serves at one time: 0 to ${of_one}, 0 for any number (default: ${default}). More are refused with 503 overloaded."`
 	MaxClaimsAtOnce        number `default:"8192" placeholder:"NUMBER" group:"limits" help:"Claims that this replica has on their way to etcd at one time: ${waiters} (default: ${default}). More are refused with 503 overloaded. Releases and renewals go before them."`
 
