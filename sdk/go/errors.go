@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 	if e.Code == "" {
 		return fmt.Sprintf("latchkey: status %d, and no problem document of latchkey's", e.Status)
 	}
-	text := fmt.Sprintf("latchkey: %s (%d): %s", e.Code, e.Status, e.Detail)
+	text := fmt.Sprintf("%v (%d): %s", e.Code, e.Status, e.Detail) // a code is an error, which says whose it is
 	for _, f := range e.Errors {
 		text += fmt.Sprintf("; %s%s %s", f.Pointer, f.Parameter, f.Detail)
 	}
@@ -73,10 +73,16 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	if e.Cause != nil {
-		return fmt.Sprintf("latchkey: no definite answer: %v; then: %v", e.Last, e.Cause)
+	what := "no definite answer in time"
+	if told := (*Error)(nil); errors.As(e.Last, &told) && told.Code != "" {
+		what = "given up; the last answer"
+	} else if e.Cause != nil {
+		what = "no definite answer"
 	}
-	return fmt.Sprintf("latchkey: no definite answer in time: %v", e.Last)
+	if e.Cause != nil {
+		return fmt.Sprintf("latchkey: %s: %v; then: %v", what, e.Last, e.Cause)
+	}
+	return fmt.Sprintf("latchkey: %s: %v", what, e.Last)
 }
 
 // Unwrap returns what is known of why.

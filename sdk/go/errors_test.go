@@ -1,6 +1,8 @@
 package latchkey_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -121,5 +123,25 @@ func TestAllGoesThroughThePages(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "pages/a pages/b pages/c" {
 		t.Errorf("listed %s", got)
+	}
+}
+
+// What was answered last, if it is the service's own word, is not called an answer that is missing.
+func TestUnreachableErrorTellsAnAnswerFromSilence(t *testing.T) {
+	t.Parallel()
+	told := func(code latchkey.Code, status int) error {
+		return &latchkey.Error{Problem: latchkey.Problem{Code: code, Status: status, Detail: "as many as it may"}}
+	}
+	silence := errors.New("silence")
+	for want, e := range map[string]*latchkey.UnreachableError{
+		"latchkey: given up; the last answer: latchkey: too_many_claims (429): as many as it may":                  {Last: told(latchkey.ErrTooManyClaims, 429)},
+		"latchkey: given up; the last answer: latchkey: draining (503): as many as it may; then: context canceled": {Last: told(latchkey.ErrDraining, 503), Cause: context.Canceled},
+		"latchkey: no definite answer in time: silence":                                                            {Last: silence},
+		"latchkey: no definite answer: silence; then: context canceled":                                            {Last: silence, Cause: context.Canceled},
+		"latchkey: no definite answer in time: latchkey: status 502, and no problem document of latchkey's":        {Last: told("", 502)},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
