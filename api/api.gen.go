@@ -1490,7 +1490,8 @@ type ClientInterface interface {
 	//
 	// The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
 	// on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-	// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+	// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. The id of a lock that is on another lease is `404`,
+	// too, and the detail says so: renew its `lease_id`. `410 lock_broken` says that an administrator took the
 	// lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
 	// one TTL after the last renewal that succeeded.
 	//
@@ -1745,7 +1746,8 @@ func (c *Client) GetLease(ctx context.Context, id LeaseID, reqEditors ...Request
 //
 // The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
 // on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. The id of a lock that is on another lease is `404`,
+// too, and the detail says so: renew its `lease_id`. `410 lock_broken` says that an administrator took the
 // lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
 // one TTL after the last renewal that succeeded.
 //
@@ -2736,7 +2738,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
 	// on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-	// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+	// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. The id of a lock that is on another lease is `404`,
+	// too, and the detail says so: renew its `lease_id`. `410 lock_broken` says that an administrator took the
 	// lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
 	// one TTL after the last renewal that succeeded.
 	//
@@ -4864,7 +4867,8 @@ func (c *ClientWithResponses) GetLeaseWithResponse(ctx context.Context, id Lease
 //
 // The TTL starts again. Count it from when you sent this request. `404` means that it is over: whatever was held
 // on it may be another's by now. The id of a lock that is still queued is `409 lock_queued`: it has no lease of
-// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. `410 lock_broken` says that an administrator took the
+// its own yet; ask for it at `GET /locks/{id}?wait_seconds=`. The id of a lock that is on another lease is `404`,
+// too, and the detail says so: renew its `lease_id`. `410 lock_broken` says that an administrator took the
 // lock away, and why. `409 max_hold_reached` says that it was held for as long as this server allows: it runs out
 // one TTL after the last renewal that succeeded.
 //

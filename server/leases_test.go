@@ -100,3 +100,14 @@ func TestLeasesAreEnded(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// A lock on a lease of its client's has none of its own, but stands: what is told must not sound as if it were lost.
+func TestLockOnAnotherLeaseIsNotToldToBeGone(t *testing.T) {
+	ts := serve(t, &fakeStore{renew: func(context.Context, string, time.Time) (store.Lease, error) {
+		return store.Lease{}, store.ErrOnLease
+	}}, Config{})
+	got := do(t, ts, "PUT", "/leases/lock", "").problem(t)
+	if got.Code != "lease_not_found" || !strings.Contains(got.Detail, "lease_id") || strings.Contains(got.Detail, "ran out") {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -85,6 +85,9 @@ func failureOf(err error) failure {
 	case errors.Is(err, store.ErrNoLock):
 		return failure{http.StatusNotFound, "lock_not_found", "No such lock",
 			"no such claim stands: it was released, ran out or lapsed, or never was"}
+	case errors.Is(err, store.ErrOnLease):
+		return failure{http.StatusNotFound, "lease_not_found", "No such lease",
+			"this lock has no lease of its own, and stands on the one that is its lease_id: renew, look at or end that one"}
 	case errors.Is(err, store.ErrNoLease):
 		return failure{http.StatusNotFound, "lease_not_found", "No such lease",
 			"no such lease stands: it was ended, ran out, or never was"}

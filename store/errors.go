@@ -14,6 +14,8 @@ var (
 	ErrNoLock = errors.New("no such lock")
 	// ErrNoLease: no such lease stands.
 	ErrNoLease = errors.New("no such lease")
+	// ErrOnLease: a lock that stands has no lease of its own, for it is on one of its client's.
+	ErrOnLease = fmt.Errorf("%w of its own: the lock is on one of its client's", ErrNoLease)
 	// ErrLockQueued: the lock is not held yet, so there is no lease of its own to renew.
 	ErrLockQueued = errors.New("the lock is still queued")
 	// ErrKeyReused: the idempotency key stands for a claim that asked for something else.

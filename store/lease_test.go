@@ -37,7 +37,7 @@ func TestManyLocksOnOneLease(t *testing.T) {
 	}
 	for _, l := range []Lock{first, second} {
 		_, err := a.Renew(ctxFor(t), l.ID, time.Now())
-		wantErr(t, "renew by the id of a lock on a client's lease", err, ErrNoLease)
+		wantErr(t, "renew by the id of a lock on a client's lease", err, ErrOnLease)
 	}
 	mustRelease(t, a, first)
 	if _, err := a.Renew(ctxFor(t), lease.ID, time.Now()); err != nil {

@@ -43,7 +43,7 @@ func (w witness) ttl() time.Duration {
 }
 
 // witness finds the lease that a public id names: a client's, or that of a held lock which has its own. ErrLockQueued
-// for a lock that is not held yet, else ErrNoLease.
+// for a lock that is not held yet, ErrOnLease for one on a client's lease, else ErrNoLease.
 func (s *Store) witness(ctx context.Context, id string) (witness, error) {
 	if lock, ok := s.openID(ctx, id); ok {
 		return s.lockWitness(ctx, id, lock)
@@ -75,7 +75,7 @@ func (s *Store) lockWitness(ctx context.Context, id string, want lockID) (witnes
 	case !st.Held:
 		return witness{}, ErrLockQueued
 	case st.ClientLease != "":
-		return witness{}, ErrNoLease // it has none of its own
+		return witness{}, ErrOnLease
 	}
 	return witness{key: key, id: id, lock: &st}, nil
 }

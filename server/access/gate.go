@@ -62,6 +62,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Gate, 
 	}
 	g.seen = seen
 	g.policy.Store(policy)
+	log.Info("requests say who sends them", policy.told(cfg.File)...)
 	return g, nil
 }
 

@@ -82,7 +82,11 @@ func (g *Gate) reload() error {
 		return err
 	}
 	g.metrics.stale.Set(0)
-	g.log.Info("the auth file was read anew", "file", g.file, "tokens", len(policy.bearers),
-		"certificates", len(policy.certificates), "jwt", policy.jwt != nil)
+	g.log.Info("the auth file was read anew", policy.told(g.file)...)
 	return nil
+}
+
+// told is what the log says of a policy that was read from a file.
+func (p *policy) told(file string) []any {
+	return []any{"file", file, "tokens", len(p.bearers), "certificates", len(p.certificates), "jwt", p.jwt != nil}
 }

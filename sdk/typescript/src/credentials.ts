@@ -64,7 +64,7 @@ export class Credentials {
 
 function sound(token: string): string {
   if (typeof token !== "string" || !/^[!-~]+$/.test(token)) {
-    throw new TypeError("a token is a text of printable ASCII without spaces"); // it may be secret: not shown
+    throw new TypeError("a token is a text of printable ASCII without spaces and line ends"); // it may be secret: not shown
   }
   return token;
 }

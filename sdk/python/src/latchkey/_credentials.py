@@ -72,5 +72,5 @@ class Credentials:
 
 def _sound(token: str) -> str:
     if not isinstance(token, str) or not token or any(not "!" <= char <= "~" for char in token):
-        raise ValueError("a token is a text of printable ASCII without spaces")  # it may be secret: not shown
+        raise ValueError("a token is a text of printable ASCII without spaces and line ends")  # it may be secret: not shown
     return token
