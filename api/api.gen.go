@@ -109,7 +109,7 @@ type InputFault struct {
 type Lease struct {
 	// ID The lease's id, a capability; or the lock's, when the lock has a lease of its own.
 	//
-	// Example: 9fJc0Zq3mE5rT8uXw2LkVg
+	// Example: 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
 	ID string `json:"id"`
 
 	// FencingToken The lock's fencing token, when this is the lease of a lock's own.
@@ -201,7 +201,7 @@ type LeaseRequest struct {
 type LeaseStatus struct {
 	// ID The lease's id, a capability; or the lock's, when the lock has a lease of its own.
 	//
-	// Example: 9fJc0Zq3mE5rT8uXw2LkVg
+	// Example: 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
 	ID string `json:"id"`
 
 	// FencingToken The lock's fencing token, when this is the lease of a lock's own.
@@ -478,7 +478,7 @@ type LockRequest struct {
 
 	// LeaseID Puts the claim on this lease instead. The lease is renewed with it.
 	//
-	// Example: 9fJc0Zq3mE5rT8uXw2LkVg
+	// Example: 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
 	LeaseID string `json:"lease_id,omitempty"`
 
 	// Metadata Shown to others, never interpreted. Up to 16 pairs of strings, 2048 *bytes* of UTF-8 in all, keys and values

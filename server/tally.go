@@ -16,8 +16,8 @@ import (
 //
 // The others say (tell.go) what they knew at most three seconds ago, while etcd answers: two until a replica tells, and one
 // until the others hear it. What a principal takes in that time through the other replicas is by how much it can get past the
-// bound, up to the bound at each of them; and as long it can be refused for what ended since. The part of a replica that is
-// gone is not counted any more. In the way of an ordinary claim the store is asked for nothing, and in that of one with a key
+// bound, up to the bound at each of them; and as long it can be refused for what ended since, or for lookAtLeast if that is too
+// little to be looked at before. The part of a replica that is gone is not counted any more. In the way of an ordinary claim the store is asked for nothing, and in that of one with a key
 // or a lease that is about to be refused for one key.
 type tally struct {
 	mostClaims, mostLeases int
@@ -63,11 +63,19 @@ func (t *tally) claim(ctx context.Context, who string, c store.Claim) (settle fu
 	h, by := t.holdings(who), handle(c)
 	elsewhere, _ := told(t.store.Others(), who)
 	d, ok := h.beginClaim(by, c, t.mostClaims-elsewhere)
-	if !ok && h.look(ctx, t.store, lookAgainAfter) {
-		d, ok = h.beginClaim(by, c, t.mostClaims-elsewhere)
+	if !ok {
+		looked, err := h.look(ctx, t.store, lookAgainAfter)
+		if err != nil {
+			return nil, err
+		}
+		if looked {
+			d, ok = h.beginClaim(by, c, t.mostClaims-elsewhere)
+		}
 	}
 	if !ok {
-		d, ok = h.beginRepeat(ctx, t.store, by, c)
+		if d, ok, err = h.beginRepeat(ctx, t.store, by, c); err != nil {
+			return nil, err
+		}
 	}
 	if !ok {
 		return nil, tooMany("too_many_claims", "Too many claims", "claims", t.mostClaims)
@@ -82,10 +90,18 @@ func (t *tally) lease(ctx context.Context, who string) (settle func(store.Lease,
 	}
 	h := t.holdings(who)
 	_, elsewhere := told(t.store.Others(), who)
-	if most := t.mostLeases - elsewhere; !h.beginLease(most) && !(h.look(ctx, t.store, lookAgainAfter) && h.beginLease(most)) {
-		return nil, tooMany("too_many_leases", "Too many leases", "leases", t.mostLeases)
+	most := t.mostLeases - elsewhere
+	if h.beginLease(most) {
+		return h.settleLease, nil
 	}
-	return h.settleLease, nil
+	looked, err := h.look(ctx, t.store, lookAgainAfter)
+	switch {
+	case err != nil:
+		return nil, err
+	case looked && h.beginLease(most):
+		return h.settleLease, nil
+	}
+	return nil, tooMany("too_many_leases", "Too many leases", "leases", t.mostLeases)
 }
 
 // told is what the words of other replicas say that a principal has got through them.

@@ -16,6 +16,8 @@ const (
 	// maxTold and maxToldBytes bound a word: those who have most of what they may are told of.
 	maxTold      = 500
 	maxToldBytes = 32 << 10
+	// lookAtLeast is how often whoever is told of is looked at, for the others may refuse by that what is over.
+	lookAtLeast = 30 * time.Second
 	// maxLooked is about how many claims and leases a replica looks at before it tells; more have to wait for the next time.
 	maxLooked = 12_000
 )
@@ -109,7 +111,7 @@ func (t *tally) lookAgain(ctx context.Context, near []*telling, others []store.W
 	for n := 0; len(due) > 0 && n < maxLooked && ctx.Err() == nil; due = due[1:] {
 		p := due[0]
 		n += p.claims + p.leases
-		p.h.look(store.As(ctx, p.who), t.store, lookAgainAfter)
+		_, _ = p.h.look(store.As(ctx, p.who), t.store, lookAgainAfter) // else the next time
 	}
 }
 
@@ -120,7 +122,7 @@ func (t *tally) due(p *telling, others []store.Word) bool {
 	p.looked = p.h.looked
 	p.h.claimsThen, p.h.leasesThen = min(p.h.claimsThen, p.claims), min(p.h.leasesThen, p.leases)
 	claims, leases := told(others, p.who)
-	return dueOf(p.claims, p.h.claimsThen, claims, t.mostClaims) || dueOf(p.leases, p.h.leasesThen, leases, t.mostLeases)
+	return time.Since(p.looked) > lookAtLeast || dueOf(p.claims, p.h.claimsThen, claims, t.mostClaims) || dueOf(p.leases, p.h.leasesThen, leases, t.mostLeases)
 }
 
 // dueOf: at seven eighths of all, or once as much came as is worth telling of.

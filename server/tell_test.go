@@ -2,10 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,10 +50,7 @@ func lookAnew(t *tally, who string) {
 	h := t.holdings(who)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.looked = time.Time{}
-	for _, d := range h.doubts {
-		d.since = time.Time{}
-	}
+	h.looked = time.Now().Add(-2 * lookAgainAfter)
 }
 
 // hold has n claims made here.
@@ -319,5 +318,150 @@ func TestAWordIsBounded(t *testing.T) {
 	}
 	if bytes > maxToldBytes || bytes < maxToldBytes/2 {
 		t.Errorf("%d bytes of names are told", bytes)
+	}
+}
+
+// TestOneLookIsThatOfAllWhoCame: thirty claims have ended elsewhere, and twenty come at one time: one looks, and none is refused.
+func TestOneLookIsThatOfAllWhoCame(t *testing.T) {
+	b := newBook(t)
+	tally := &tally{mostClaims: 30, store: b}
+	hold(t, tally, "one", "a", 30)
+	for i := range 30 {
+		b.over[fmt.Sprint("a", i)] = true
+	}
+	looks, gone := 0, b.gone
+	b.gone = func(ctx context.Context, ids []string) ([]string, error) {
+		looks++
+		time.Sleep(20 * time.Millisecond)
+		return gone(ctx, ids)
+	}
+	var work sync.WaitGroup
+	for range 20 {
+		work.Go(func() {
+			if _, err := tally.claim(t.Context(), "one", store.Claim{Name: "a"}); err != nil {
+				t.Errorf("nothing stands, and a claim is refused: %v", err)
+			}
+		})
+	}
+	work.Wait()
+	if looks != 1 {
+		t.Errorf("%d looks, want 1", looks)
+	}
+}
+
+// TestNobodyIsRefusedForWhatCannotBeLookedAt: then it is not known whether there is room.
+func TestNobodyIsRefusedForWhatCannotBeLookedAt(t *testing.T) {
+	b := newBook(t)
+	tally := &tally{mostClaims: 3, mostLeases: 1, store: b}
+	hold(t, tally, "one", "a", 3)
+	settle, err := tally.lease(t.Context(), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(store.Lease{ID: "its lease"}, nil)
+	b.gone = func(context.Context, []string) ([]string, error) { return nil, store.ErrUnavailable }
+	b.find = func(context.Context, []store.Claim) ([]store.Found, error) { return nil, store.ErrUnavailable }
+	for what, c := range map[string]store.Claim{"a claim": {Name: "b"}, "one with a key": {Name: "b", Key: "key"}} {
+		lookAnew(tally, "one")
+		if _, err := tally.claim(t.Context(), "one", c); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: got %v, want %v", what, err, store.ErrUnavailable)
+		}
+	}
+	lookAnew(tally, "one")
+	if _, err := tally.lease(t.Context(), "one"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a lease: got %v, want %v", err, store.ErrUnavailable)
+	}
+}
+
+// TestALookThatDoesNotGetThroughHasFoundWhatItFound: etcd is slow, and there is much to look at.
+func TestALookThatDoesNotGetThroughHasFoundWhatItFound(t *testing.T) {
+	b := newBook(t)
+	tally := &tally{mostClaims: 10 * lookedAtOnce, store: b}
+	hold(t, tally, "one", "a", 10*lookedAtOnce)
+	b.gone = func(ctx context.Context, ids []string) ([]string, error) {
+		if b.asked += len(ids); b.asked > 3*lookedAtOnce {
+			return nil, store.ErrUnavailable // it has taken too long
+		}
+		return ids, nil
+	}
+	if _, err := tally.claim(t.Context(), "one", store.Claim{Name: "b"}); err != nil {
+		t.Fatalf("nothing stands, and a claim is refused: %v", err)
+	}
+	wantClaims(t, "after a part of a look", tally, "one", 7*lookedAtOnce+1)
+}
+
+// TestARepeatOfAClaimMadeElsewhereUsesUpNothing, however often it comes and however short it is.
+func TestARepeatOfAClaimMadeElsewhereUsesUpNothing(t *testing.T) {
+	b := newBook(t)
+	tally := &tally{mostClaims: 20, store: b}
+	for round := range 3 {
+		var settles []func(store.Lock, error)
+		for i := range 16 {
+			c := store.Claim{Name: "a", Key: fmt.Sprint("key ", i)}
+			b.stand[handle(c)] = store.Found{ID: fmt.Sprint("id ", i)}
+			settle, err := tally.claim(t.Context(), "one", c)
+			if err != nil {
+				t.Fatalf("round %d: a repeat is refused: %v", round, err)
+			}
+			settles = append(settles, settle)
+		}
+		if round == 0 {
+			lookAnew(tally, "one")
+			tally.tell(t.Context())
+		}
+		wantClaims(t, fmt.Sprint("in round ", round), tally, "one", 0)
+		for i, settle := range settles {
+			settle(store.Lock{ID: fmt.Sprint("id ", i), State: store.Queued, Replayed: true}, nil)
+		}
+	}
+	// One that ended is made anew here, and counts.
+	if err := holdWith(t, tally, "one", "id of its own", store.Claim{Name: "a", Key: "key 1"}); err != nil {
+		t.Fatal(err)
+	}
+	wantClaims(t, "made anew here", tally, "one", 1)
+}
+
+// TestAClaimThatAnOutageInterruptsStillCounts: it stands, and its repeats come through other replicas.
+func TestAClaimThatAnOutageInterruptsStillCounts(t *testing.T) {
+	for _, why := range []error{store.ErrUnavailable, store.ErrDraining, store.ErrUnknown} {
+		b := newBook(t)
+		tally := &tally{mostClaims: 20, store: b}
+		c := store.Claim{Name: "a", Key: "its key", Wait: time.Minute}
+		settle, err := tally.claim(t.Context(), "one", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle(store.Lock{}, why)
+		wantClaims(t, fmt.Sprint("after ", why), tally, "one", 1)
+		b.stand[handle(c)] = store.Found{ID: "its id", Here: true}
+		lookAnew(tally, "one")
+		tally.tell(t.Context())
+		wantClaims(t, "and a look", tally, "one", 1)
+		b.over["its id"] = true
+		lookAnew(tally, "one")
+		tally.holdings("one").look(t.Context(), b, 0)
+		wantClaims(t, "when it is over", tally, "one", 0)
+	}
+}
+
+// TestWhoIsToldOfIsLookedAtNowAndThen: what is over is not held against anybody for good, be it ever so little.
+func TestWhoIsToldOfIsLookedAtNowAndThen(t *testing.T) {
+	b := newBook(t)
+	tally := &tally{mostClaims: 30, store: b}
+	hold(t, tally, "one", "a", 15)
+	tally.tell(t.Context())
+	for i := range 15 {
+		b.over[fmt.Sprint("a", i)] = true
+	}
+	lookAnew(tally, "one")
+	if got := tally.tell(t.Context()); got["one"] != [2]int{15, 0} {
+		t.Errorf("told: %v, want all, without a look", got)
+	}
+	h := tally.holdings("one")
+	h.mu.Lock()
+	h.looked = time.Now().Add(-lookAtLeast)
+	h.mu.Unlock()
+	if got := tally.tell(t.Context()); len(got) != 0 {
+		t.Errorf("told: %v, want nothing", got)
 	}
 }

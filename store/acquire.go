@@ -97,8 +97,18 @@ func (a *acquire) run(ctx context.Context) (Lock, error) {
 	return a.enqueue(ctx, bound, r)
 }
 
-// describeWish fills in the claim to be made. Its nonce is random, or one that a repeat makes again.
+// describeWish fills in the claim to be made.
 func (a *acquire) describeWish(ctx context.Context, r *registration) error {
+	a.nameWish(ctx, r)
+	if a.c.LeaseID != "" {
+		return a.describeLease(ctx)
+	}
+	return nil
+}
+
+// nameWish fills in what the claim is found by, and what is known without etcd. Its nonce is random, or one that a repeat
+// makes again.
+func (a *acquire) nameWish(ctx context.Context, r *registration) {
 	principal := ownerOf(ctx)
 	c, w := a.c, standing{name: a.c.Name, ids: a.s.keys.ids}
 	w.Owner = principal
@@ -114,10 +124,6 @@ func (a *acquire) describeWish(ctx context.Context, r *registration) error {
 	}
 	w.key = a.s.keys.claim(w.name, w.nonce)
 	a.wish = w
-	if c.LeaseID != "" {
-		return a.describeLease(ctx)
-	}
-	return nil
 }
 
 // describeLease fills in the client's lease that the claim is to be on.

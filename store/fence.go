@@ -67,6 +67,7 @@ func (s *Store) register(ctx context.Context, old *registration) (*registration,
 	if old != nil {
 		s.sight.leave(old.epoch.Base)
 		s.terms.forget()
+		s.tallies.forget()
 		if _, err := s.etcd.Delete(ctx, old.key); err != nil {
 			return nil, fmt.Errorf("remove the old fence: %w", err)
 		}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,11 +25,7 @@ func (s *Store) Find(ctx context.Context, claims []Claim) ([]Found, error) {
 	var at []int // where in found each of ops belongs
 	var ops []clientv3.Op
 	for i, c := range claims {
-		key, err := s.keyOf(ctx, r, c)
-		if err != nil {
-			return nil, err
-		}
-		if key != "" {
+		if key := s.keyOf(ctx, r, c); key != "" {
 			at, ops = append(at, i), append(ops, clientv3.OpGet(key))
 		}
 	}
@@ -51,19 +46,13 @@ func (s *Store) Find(ctx context.Context, claims []Claim) ([]Found, error) {
 }
 
 // keyOf is the key of a claim that a later request can find, or "" if there can be none.
-func (s *Store) keyOf(ctx context.Context, r *registration, c Claim) (string, error) {
+func (s *Store) keyOf(ctx context.Context, r *registration, c Claim) string {
 	a, err := s.newAcquire(c)
-	if err == nil && a.findable {
-		err = a.describeWish(ctx, r)
+	if err != nil || !a.findable {
+		return ""
 	}
-	var input *InputError
-	switch {
-	case errors.Is(err, ErrNoLease), errors.Is(err, ErrMaxHold), errors.As(err, &input):
-		return "", nil
-	case err != nil:
-		return "", err
-	}
-	return a.wish.key, nil
+	a.nameWish(ctx, r)
+	return a.wish.key
 }
 
 func (k keys) foundIn(kv *mvccpb.KeyValue) (Found, error) {

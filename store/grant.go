@@ -202,6 +202,7 @@ func (p *place) putOnSlot() error {
 		p.line.mu.Lock()
 		st, sl, next := p.st, p.slot, p.next
 		p.line.mu.Unlock()
+		taken := false
 		switch {
 		case sl == nil:
 			return nil
@@ -213,8 +214,11 @@ func (p *place) putOnSlot() error {
 			if sl, err = r.presence.take(ctx); err != nil {
 				return err
 			}
+			taken = true
 		}
-		p.aim(sl)
+		if !p.aim(sl, taken) {
+			continue // another request has put it on another slot meanwhile
+		}
 		got, err := r.adopt(ctx, st, sl)
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return p.put(got, err)

@@ -191,14 +191,19 @@ func (p *place) saw(st standing) {
 
 // aim notes that the claim is to be put on a slot of this replica: the view can tell that it is there before the answer
 // does.
-func (p *place) aim(at *slot) {
+// A slot that was taken for it is its own to count; any other must be one of those that it has.
+func (p *place) aim(at *slot, taken bool) bool {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
-	if at == p.slot || at == p.next {
-		return
+	has := at == p.slot || at == p.next
+	switch {
+	case has && taken:
+		p.line.r.presence.give(at)
+	case !has && taken:
+		p.line.r.presence.give(p.next)
+		p.next = at
 	}
-	p.line.r.presence.give(p.next)
-	p.next = at
+	return has || taken
 }
 
 // arrive takes the claim for where it stands, if that is the slot that it was to be put on, and reports whether it is

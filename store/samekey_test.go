@@ -145,6 +145,31 @@ func TestPlaceIsGrantedThoughOneGaveUpJustThen(t *testing.T) {
 	}
 }
 
+// TestSlotThatAnotherRequestGaveBackIsNotCountedForThePlace: the place was to stay on its slot, and was put on another meanwhile.
+func TestSlotThatAnotherRequestGaveBackIsNotCountedForThePlace(t *testing.T) {
+	a := open(t, etcdtest.Shared(t).Client(t))
+	held := mustHold(t, a, Claim{Name: "x"})
+	wait := claimInBackground(t, a, Claim{Name: "x", Wait: within})
+	eventually(t, "it is served", func() bool { return a.serving() == 1 })
+	r := current(t, a)
+	var p *place
+	r.eachPlace(func(served *place) { p = served })
+	other := &slot{}
+	if p.aim(other, false) || p.next != nil {
+		t.Error("it is to be put on a slot that it does not have")
+	}
+	own, err := r.presence.take(ctxFor(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.aim(own, true) || !p.aim(p.slot, false) {
+		t.Error("it is not to be put on the slot that it has")
+	}
+	mustRelease(t, a, held)
+	getHeld(t, wait)
+	eventually(t, "no waiting lease counts a claim", func() bool { return onSlots(t, a) == 0 })
+}
+
 // onSlots counts the claims that a replica believes to be on its waiting leases.
 func onSlots(t testing.TB, s *Store) int {
 	p := &current(t, s).presence

@@ -84,6 +84,13 @@ func (s *Store) hear(words *pb.RangeResponse, revision int64) {
 	t.others.Store(&others)
 }
 
+// forget drops the words that were heard: in a store that was set back a revision stands for another.
+func (t *tallies) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.heard, t.sure = nil, false
+}
+
 // understand reads another's word. One that makes no sense says nothing: it must not be in anybody's way.
 func (s *Store) understand(key string, value []byte) Word {
 	var w Word
@@ -106,8 +113,11 @@ func (r *registration) tell(ctx context.Context) {
 	if tell == nil {
 		return
 	}
+	asking, asked := context.WithTimeout(ctx, tellEvery)
+	w := (*tell)(asking)
+	asked()
 	value, lease := "", r.onLease()
-	if w := (*tell)(ctx); len(w) > 0 {
+	if len(w) > 0 {
 		value = encodeValue(w)
 	}
 	if r.s.tallies.asTold(value, lease) {

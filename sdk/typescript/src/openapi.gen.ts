@@ -53,7 +53,7 @@ export interface paths {
                 /**
                  * @description The id of a lease, or the id of a held lock that has a lease of its own (its `lease_id` is its `id`). Whatever
                  *     is neither is `404`.
-                 * @example 9fJc0Zq3mE5rT8uXw2LkVg
+                 * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
                  */
                 readonly id: components["parameters"]["LeaseID"];
             };
@@ -95,7 +95,7 @@ export interface paths {
                 /**
                  * @description The id of a lease, or the id of a held lock that has a lease of its own (its `lease_id` is its `id`). Whatever
                  *     is neither is `404`.
-                 * @example 9fJc0Zq3mE5rT8uXw2LkVg
+                 * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
                  */
                 readonly id: components["parameters"]["LeaseID"];
             };
@@ -376,7 +376,7 @@ export interface components {
             readonly holder?: components["schemas"]["Holder"];
             /**
              * @description The lease's id, a capability; or the lock's, when the lock has a lease of its own.
-             * @example 9fJc0Zq3mE5rT8uXw2LkVg
+             * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
              */
             readonly id: string;
             readonly metadata?: components["schemas"]["Metadata"];
@@ -436,7 +436,7 @@ export interface components {
             readonly holder?: components["schemas"]["Holder"];
             /**
              * @description The lease's id, a capability; or the lock's, when the lock has a lease of its own.
-             * @example 9fJc0Zq3mE5rT8uXw2LkVg
+             * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
              */
             readonly id: string;
             /** @description The locks held on it, oldest first. */
@@ -608,7 +608,7 @@ export interface components {
             readonly holder?: components["schemas"]["Holder"];
             /**
              * @description Puts the claim on this lease instead. The lease is renewed with it.
-             * @example 9fJc0Zq3mE5rT8uXw2LkVg
+             * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
              */
             readonly lease_id?: string;
             readonly metadata?: components["schemas"]["Metadata"];
@@ -972,7 +972,7 @@ export interface components {
         /**
          * @description The id of a lease, or the id of a held lock that has a lease of its own (its `lease_id` is its `id`). Whatever
          *     is neither is `404`.
-         * @example 9fJc0Zq3mE5rT8uXw2LkVg
+         * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
          */
         readonly LeaseID: string;
         /**
@@ -1102,7 +1102,7 @@ export interface operations {
                 /**
                  * @description The id of a lease, or the id of a held lock that has a lease of its own (its `lease_id` is its `id`). Whatever
                  *     is neither is `404`.
-                 * @example 9fJc0Zq3mE5rT8uXw2LkVg
+                 * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
                  */
                 readonly id: components["parameters"]["LeaseID"];
             };
@@ -1140,7 +1140,7 @@ export interface operations {
                 /**
                  * @description The id of a lease, or the id of a held lock that has a lease of its own (its `lease_id` is its `id`). Whatever
                  *     is neither is `404`.
-                 * @example 9fJc0Zq3mE5rT8uXw2LkVg
+                 * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
                  */
                 readonly id: components["parameters"]["LeaseID"];
             };
@@ -1180,7 +1180,7 @@ export interface operations {
                 /**
                  * @description The id of a lease, or the id of a held lock that has a lease of its own (its `lease_id` is its `id`). Whatever
                  *     is neither is `404`.
-                 * @example 9fJc0Zq3mE5rT8uXw2LkVg
+                 * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
                  */
                 readonly id: components["parameters"]["LeaseID"];
             };
@@ -1221,7 +1221,7 @@ export interface operations {
                 /**
                  * @description The id of a lease, or the id of a held lock that has a lease of its own (its `lease_id` is its `id`). Whatever
                  *     is neither is `404`.
-                 * @example 9fJc0Zq3mE5rT8uXw2LkVg
+                 * @example 9fJc0Zq3mE5rT8uXw2LkVgQ0mYd7sHn4bT1cVx6pJz3Q
                  */
                 readonly id: components["parameters"]["LeaseID"];
             };
