@@ -26,7 +26,8 @@ type LockOptions struct {
 	// TTL is how long the lock outlives its last renewal: whole seconds, within the service's bounds (2 s to 24 h by default).
 	// 30 s if 0. Short ones pass on sooner when a holder dies; they are renewed every third.
 	TTL time.Duration
-	// Wait is how long to wait in line: 0 tries once, Forever waits until the context ends.
+	// Wait is how long to wait in line: 0 tries once, Forever waits until the context ends. A limit on claims ([ErrTooManyClaims]
+	// and its like) is waited for as the lock is; for one that tries once it is the answer.
 	Wait time.Duration
 	// Holder and Metadata are shown to others: up to 255 bytes; up to 16 pairs, 2048 bytes in all.
 	Holder   string
@@ -39,6 +40,10 @@ type LockOptions struct {
 	Margin time.Duration
 	// OnWait is told how the wait goes, by the goroutine that called Lock. It must not block: the next request waits for it.
 	OnWait func(Progress)
+	// OnTrouble is told, in the same way, what keeps a wait from getting on: after each try that failed at every server, as often
+	// as that happens, what came of it, which is an [*Error] if the service refused and else what is wrong with the line; and nil
+	// once, when a try has succeeded again. Lock goes on trying meanwhile.
+	OnTrouble func(error)
 }
 
 // Progress is how a wait goes.
@@ -61,9 +66,8 @@ func (c *Client) Lock(ctx context.Context, name string, opts LockOptions) (*Lock
 
 func (c *Client) acquire(ctx context.Context, name string, opts LockOptions, lease *Lease) (*Lock, error) {
 	caller := ctx
-	a := acquisition{c: c, opts: opts, lease: lease, asked: ClaimRequest{
-		Name: name, Queue: opts.Wait > 0, Holder: opts.Holder, Metadata: opts.Metadata, Key: opts.Key,
-	}}
+	a := acquisition{c: c, opts: opts, lease: lease, trouble: newTrouble(c.servers.number(), opts.OnTrouble)}
+	a.asked = ClaimRequest{Name: name, Queue: opts.Wait > 0, Holder: opts.Holder, Metadata: opts.Metadata, Key: opts.Key}
 	if opts.Wait < 0 {
 		return nil, fmt.Errorf("latchkey: Wait is %v, and must not be negative", opts.Wait)
 	}
@@ -94,6 +98,8 @@ type acquisition struct {
 	c     *Client
 	opts  LockOptions
 	lease *Lease // nil for a lock with a lease of its own
+
+	trouble *trouble
 
 	asked   ClaimRequest
 	claim   Claim         // as the service told it last
@@ -171,7 +177,7 @@ func (a *acquisition) line(waiting context.Context, kept bool) *place {
 	if a.opts.Wait == 0 {
 		return nil
 	}
-	return &place{waiting, kept}
+	return &place{waiting, kept, a.trouble}
 }
 
 // isSettled says whether err tells that the service has looked, and that no claim of ours stands. A refusal, as of a token,

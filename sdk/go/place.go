@@ -11,6 +11,7 @@ import (
 type place struct {
 	waiting context.Context // the wait
 	kept    bool            // the claim has been told; else it is in the queue perhaps
+	trouble *trouble        // told what comes of each try
 }
 
 const (
@@ -38,6 +39,13 @@ func (p *place) heeded(asked time.Duration, doubted bool) time.Duration {
 		asked = min(asked, mostSilence)
 	}
 	return asked
+}
+
+// heard takes what came of a try. An answer that is definite is the caller's to tell.
+func (p *place) heard(server int, err error) {
+	if p != nil && !p.over() && (err == nil || outcomeOf(err) != definite) {
+		p.trouble.heard(server, err)
+	}
 }
 
 // over says that there is no time left for another try.

@@ -1,0 +1,164 @@
+package latchkey_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	latchkey "github.com/latchkey/latchkey/sdk/go"
+)
+
+// troubles are what OnTrouble was told, of a kind each, the same in a row once.
+type troubles struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *troubles) hear(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kind, told := "silence", (*latchkey.Error)(nil)
+	switch {
+	case err == nil:
+		kind = "none"
+	case errors.As(err, &told):
+		kind = string(told.Code)
+	}
+	if err == nil || len(l.all) == 0 || l.all[len(l.all)-1] != kind {
+		l.all = append(l.all, kind)
+	}
+}
+
+func (l *troubles) are(kinds ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Equal(l.all, kinds)
+}
+
+func (l *troubles) want(t *testing.T, kinds ...string) {
+	t.Helper()
+	if !l.are(kinds...) {
+		t.Errorf("it is told of %q, want %q", l.all, kinds)
+	}
+}
+
+func TestWaitTellsWhatRefusesItsClaim(t *testing.T) {
+	t.Parallel()
+	var told troubles
+	claims := 0
+	service := play(t, holding(30, map[string]http.HandlerFunc{http.MethodPost: func(w http.ResponseWriter, req *http.Request) {
+		switch claims++; {
+		case claims <= 2:
+			refuse(w, http.StatusTooManyRequests, "too_many_claims")
+		case claims == 3:
+			refuse(w, http.StatusServiceUnavailable, "overloaded")
+		default:
+			playedLock(w, "held", 30)
+		}
+	}}))
+	c := newClient(t, latchkey.Config{Servers: []string{service.URL}})
+	mustLock(t, c, playedName, latchkey.LockOptions{Wait: time.Minute, OnTrouble: told.hear})
+	told.want(t, "too_many_claims", "overloaded", "none")
+}
+
+func TestWaitTellsThatNoServerAnswersAndWhenOneDoes(t *testing.T) {
+	t.Parallel()
+	lines, servers := twoLines(t)
+	servers = servers[:len(lines)]
+	direct := newClient(t, latchkey.Config{})
+	held := mustLock(t, direct, "trouble", latchkey.LockOptions{})
+	var told troubles
+	waiter := lockBeside(t.Context(), t, newClient(t, latchkey.Config{Servers: servers}), "trouble", latchkey.LockOptions{
+		Wait: latchkey.Forever, OnTrouble: told.hear,
+	})
+	for _, line := range lines {
+		line.Cut()
+	}
+	eventually(t, "told", func() bool { return told.are("silence") })
+	for _, line := range lines {
+		line.Heal()
+	}
+	held.Release()
+	waiter.mustEnd()
+	told.want(t, "silence", "none")
+}
+
+func TestServerThatDiesIsNoTroubleWhileAnotherAnswers(t *testing.T) {
+	t.Parallel()
+	lines, servers := twoLines(t)
+	direct := newClient(t, latchkey.Config{})
+	held := mustLock(t, direct, "no trouble", latchkey.LockOptions{})
+	var told troubles
+	sent := newLines(t)
+	c := newClient(t, latchkey.Config{Servers: servers, Transport: sent})
+	waiter := lockBeside(t.Context(), t, c, "no trouble", latchkey.LockOptions{Wait: latchkey.Forever, OnTrouble: told.hear})
+	for _, line := range lines {
+		line.Cut()
+	}
+	eventually(t, "asked for elsewhere", func() bool {
+		return slices.ContainsFunc(sent.all(http.MethodGet), func(s sentRequest) bool { return s.host == address(shared) })
+	})
+	held.Release()
+	waiter.mustEnd()
+	told.want(t)
+}
+
+func TestWhatTheServiceSaysIsToldBeforeSilence(t *testing.T) {
+	t.Parallel()
+	service := play(t, func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusTooManyRequests, "too_many_claims") })
+	dead := play(t, nil)
+	dead.Close()
+	for name, servers := range map[string][]string{"the first": {service.URL, dead.URL}, "the last": {dead.URL, service.URL}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var told troubles
+			c := newClient(t, latchkey.Config{Servers: servers})
+			_, err := c.Lock(within(t), playedName, latchkey.LockOptions{Wait: 2 * time.Second, OnTrouble: told.hear})
+			as[*latchkey.UnreachableError](t, err)
+			told.want(t, "too_many_claims")
+		})
+	}
+}
+
+func TestWaitThatEndsIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, latchkey.Config{})
+	mustLock(t, c, "end", latchkey.LockOptions{})
+	var told troubles
+	if _, err := c.Lock(within(t), "end", latchkey.LockOptions{Wait: 300 * time.Millisecond, OnTrouble: told.hear}); err == nil {
+		t.Error("it is held twice")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := c.Lock(ctx, "end", latchkey.LockOptions{Wait: latchkey.Forever, OnTrouble: told.hear}); err == nil {
+		t.Error("it is held twice")
+	}
+	told.want(t)
+}
+
+// TestLimitIsTheAnswerToATry, and what may pass in a moment is not.
+func TestLimitIsTheAnswerToATry(t *testing.T) {
+	t.Parallel()
+	for code, definite := range map[latchkey.Code]bool{
+		latchkey.ErrTooManyClaims: true, latchkey.ErrTooManyLeases: true, latchkey.ErrTooManyWaiters: true,
+		latchkey.ErrTooManyRequests: false,
+	} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			service := play(t, func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusTooManyRequests, string(code)) })
+			c := newClient(t, latchkey.Config{Servers: []string{service.URL}, Timeout: 2 * time.Second})
+			_, err := c.Lock(within(t), playedName, latchkey.LockOptions{})
+			wantIs(t, err, code)
+			if unreachable := errors.As(err, new(*latchkey.UnreachableError)); unreachable == definite {
+				t.Errorf("the error is %v, definite: %v, want %v", err, !unreachable, definite)
+			}
+			if once := len(service.tokens(http.MethodPost)) == 1; once != definite {
+				t.Errorf("it was sent %d times, once: want %v", len(service.tokens(http.MethodPost)), definite)
+			}
+		})
+	}
+}
