@@ -116,12 +116,13 @@ func (f *claimFlags) take(ctx context.Context, client *latchkey.Client, options 
 	}
 	if f.Verbose {
 		options.OnWait = func(p latchkey.Progress) { go f.tellWait(ctx, client, p, stderr) }
+		options.OnTrouble = (&troubleTeller{to: stderr, name: f.Name}).hear
 	}
 	lock, err := client.Lock(ctx, f.Name, options)
 	if err == nil && f.Verbose {
 		fmt.Fprintf(stderr, "latchkey: %s: held, with token %d\n", shown(f.Name), lock.Token())
 	}
-	return lock, err
+	return lock, limited(f.Name, err)
 }
 
 // isRefusal says whether the service answered: what it refuses here it refuses to the claim too, in words about the claim.
