@@ -26,7 +26,7 @@ func (*acquireCommand) Help() string {
 	return "Prints the lock's id and its fencing token, with a space between. Nobody renews it but you. The TTL counts from before this was called, or, " +
 		"after a wait, from just before it returns. Whoever knows the id can renew the lock and release it.\n\n" +
 		"  lock=$(latchkey acquire nightly --ttl 5m --no-wait) || exit\n" +
-		"  id=${lock% *} token=${lock#* }\n\n" + durationHelp + clientExitHelp
+		"  id=${lock% *} token=${lock#* }\n\n" + durationHelp + outageHelp + clientExitHelp
 }
 
 func (c *acquireCommand) check(bad *faults) {
