@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -50,11 +51,34 @@ func TestCLIAtALimit(t *testing.T) {
 		r.log.await(t, `(?s)(operation=createLock[^\n]* code=too_many_claims.*){6}`) // tried again, and not told again
 		cliAs(t, r, token, 0, "release", id)
 		p.want(0)
-		want := `^latchkey: job: the service says [^\n]*; trying on\nlatchkey: job: the wait goes on\nlatchkey: job: held, with token \d+\n$`
+		want := `^latchkey: job: the service says [^\n]*; trying on\nlatchkey: job: going on\nlatchkey: job: held, with token \d+\n$`
 		if !regexp.MustCompile(want).MatchString(p.stderr.String()) {
 			t.Errorf("it says\n%s", p.stderr)
 		}
 	})
+}
+
+// TestCLITriesOnWhereAMomentHelps: at a rate, and where a service is not ready, even without a wait.
+func TestCLITriesOnWhereAMomentHelps(t *testing.T) {
+	t.Parallel()
+	for code, status := range map[string]int{"too_many_requests": http.StatusTooManyRequests, "unavailable": http.StatusServiceUnavailable} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			var claims atomic.Int64
+			service := cliPlay(t, cliHolding(30, map[string]http.HandlerFunc{http.MethodPost: func(w http.ResponseWriter, req *http.Request) {
+				if claims.Add(1) <= 2 {
+					cliRefusing(status, code, nil)(w, req)
+					return
+				}
+				cliHolding(30, nil)(w, req)
+			}}))
+			p := cliStart(t, cliServer(service.URL), cliRun("job", []string{"--no-wait", "-v"}, "true")...)
+			p.want(0)
+			if want := "latchkey: job: the service says " + code + ": the detail; trying on\nlatchkey: job: going on\nlatchkey: job: held, with token 7\n"; p.stderr.String() != want {
+				t.Errorf("it says %q, want %q", p.stderr, want)
+			}
+		})
+	}
 }
 
 // TestCLIInLineDuringAnOutage: of two servers that are both gone, and of one that comes back.
@@ -78,7 +102,7 @@ func TestCLIInLineDuringAnOutage(t *testing.T) {
 			tt.fail()
 			p.stderr.await(t, `\nlatchkey: job: no server answers \(`+tt.cause+`\); trying on\n`)
 			line.Heal()
-			p.stderr.await(t, `\nlatchkey: job: the wait goes on\n`)
+			p.stderr.await(t, `\nlatchkey: job: going on\n`)
 			p.signal(syscall.SIGTERM)
 			p.want(exitSignal + int(syscall.SIGTERM))
 			awaitQueued(t, r, 0)
@@ -99,9 +123,9 @@ func TestCLITroubleIsToldOnceInAWhile(t *testing.T) {
 	}{
 		"nothing wrong":       {[]error{nil, nil}, ""},
 		"the same":            {[]error{limit, limit, limit, limit, limit, limit, limit, limit, limit, limit, limit, limit}, full},
-		"other at once":       {[]error{limit, load, limit, load, nil}, full + "the wait goes on\n"},
+		"other at once":       {[]error{limit, load, limit, load, nil}, full + "going on\n"},
 		"other, and it lasts": {[]error{limit, load, load, load, load, load, load, load, load, load, load, load}, full + busy},
-		"that comes and goes": {[]error{limit, nil, limit, nil, limit, nil}, full + "the wait goes on\n"},
+		"that comes and goes": {[]error{limit, nil, limit, nil, limit, nil}, full + "going on\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -114,15 +114,25 @@ func (f *claimFlags) take(ctx context.Context, client *latchkey.Client, options 
 			return nil, err
 		}
 	}
+	trouble := troubleTeller{to: io.Discard, name: f.Name}
 	if f.Verbose {
 		options.OnWait = func(p latchkey.Progress) { go f.tellWait(ctx, client, p, stderr) }
-		options.OnTrouble = (&troubleTeller{to: stderr, name: f.Name}).hear
+		trouble.to = stderr
 	}
-	lock, err := client.Lock(ctx, f.Name, options)
+	trying, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	if options.Wait == 0 {
+		trouble.atLimit = giveUp
+	}
+	options.OnTrouble = trouble.hear
+	lock, err := client.Lock(trying, f.Name, options)
+	if err != nil && trouble.limit != nil {
+		return nil, fmt.Errorf("%s: not acquired: %w", shown(f.Name), answered{trouble.limit})
+	}
 	if err == nil && f.Verbose {
 		fmt.Fprintf(stderr, "latchkey: %s: held, with token %d\n", shown(f.Name), lock.Token())
 	}
-	return lock, limited(f.Name, err)
+	return lock, err
 }
 
 // isRefusal says whether the service answered: what it refuses here it refuses to the claim too, in words about the claim.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	latchkey "github.com/latchkey/latchkey/sdk/go"
@@ -12,23 +13,31 @@ import (
 // troubleEvery is how often at most another trouble is told of: tries are made each second or so.
 const troubleEvery = 10 * time.Second
 
-// troubleTeller says what keeps a wait from getting on, when that begins and when it is something else, and that it goes on.
+// troubleTeller says what keeps a claim from getting on, when that begins and when it is something else, and that it goes on.
 type troubleTeller struct {
 	to   io.Writer
 	name string
 	told string    // "" while nothing is told to be wrong
 	at   time.Time // when that was told last
+
+	atLimit func()          // has a claim that does not wait end at a limit, for which it would be tried until --timeout; else nil
+	limit   *latchkey.Error // that limit
 }
 
 func (t *troubleTeller) hear(err error) {
-	if err == nil {
-		if t.told != "" {
-			fmt.Fprintf(t.to, "latchkey: %s: the wait goes on\n", shown(t.name))
-		}
+	switch {
+	case t.atLimit != nil && isLimit(err) && errors.As(err, &t.limit):
+		t.atLimit()
+	case err != nil:
+		t.tell(troubleOf(err))
+	case t.told != "":
 		t.told = ""
-		return
+		fmt.Fprintf(t.to, "latchkey: %s: going on\n", shown(t.name))
 	}
-	if what := troubleOf(err); what != t.told && time.Since(t.at) >= troubleEvery {
+}
+
+func (t *troubleTeller) tell(what string) {
+	if what != t.told && time.Since(t.at) >= troubleEvery {
 		t.told, t.at = what, time.Now()
 		fmt.Fprintf(t.to, "latchkey: %s: %s; trying on\n", shown(t.name), what)
 	}
@@ -65,11 +74,10 @@ func (a answered) Error() string {
 
 func (a answered) Unwrap() error { return a.answer }
 
-// limited says which limit a claim that did not wait has met; it leaves other failures as they are.
-func limited(name string, err error) error {
-	answer := (*latchkey.Error)(nil)
-	if !isRefusal(err) || errors.As(err, new(*latchkey.NotAcquiredError)) || failureCode(err) != exitNotAcquired || !errors.As(err, &answer) {
-		return err
-	}
-	return fmt.Errorf("%s: not acquired: %w", shown(name), answered{answer})
+// isLimit says whether the service refused because there is as much as there may be. That ends when something else does, and not
+// by itself in a moment, as a rate does.
+func isLimit(err error) bool {
+	return slices.ContainsFunc([]error{latchkey.ErrTooManyClaims, latchkey.ErrTooManyLeases, latchkey.ErrTooManyWaiters}, func(limit error) bool {
+		return errors.Is(err, limit)
+	})
 }

@@ -26,8 +26,7 @@ type LockOptions struct {
 	// TTL is how long the lock outlives its last renewal: whole seconds, within the service's bounds (2 s to 24 h by default).
 	// 30 s if 0. Short ones pass on sooner when a holder dies; they are renewed every third.
 	TTL time.Duration
-	// Wait is how long to wait in line: 0 tries once, Forever waits until the context ends. A limit on claims ([ErrTooManyClaims]
-	// and its like) is waited for as the lock is; for one that tries once it is the answer.
+	// Wait is how long to wait in line: 0 tries once, Forever waits until the context ends.
 	Wait time.Duration
 	// Holder and Metadata are shown to others: up to 255 bytes; up to 16 pairs, 2048 bytes in all.
 	Holder   string
@@ -40,9 +39,9 @@ type LockOptions struct {
 	Margin time.Duration
 	// OnWait is told how the wait goes, by the goroutine that called Lock. It must not block: the next request waits for it.
 	OnWait func(Progress)
-	// OnTrouble is told, in the same way, what keeps a wait from getting on: after each try that failed at every server, as often
-	// as that happens, what came of it, which is an [*Error] if the service refused and else what is wrong with the line; and nil
-	// once, when a try has succeeded again. Lock goes on trying meanwhile.
+	// OnTrouble is told, in the same way, what keeps Lock from getting on: while every server fails, after each try what came of
+	// it, which is an [*Error] if the service refused and else what is wrong with the line; and nil once, when a try has
+	// succeeded again. Lock goes on trying meanwhile, for as long as it would anyhow.
 	OnTrouble func(error)
 }
 
@@ -172,10 +171,10 @@ func (a *acquisition) place(ctx, waiting context.Context) error {
 	}
 }
 
-// line is the place that a request is about, nil for a claim that does not wait.
+// line is the place that a request is about.
 func (a *acquisition) line(waiting context.Context, kept bool) *place {
 	if a.opts.Wait == 0 {
-		return nil
+		return &place{trouble: a.trouble}
 	}
 	return &place{waiting, kept, a.trouble}
 }

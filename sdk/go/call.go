@@ -53,7 +53,7 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 			r.place.heard(server, err)
 		}
 		switch {
-		case o == definite, r.once && isLimit(err):
+		case o == definite:
 			return a, err
 		case bounded.Err() == nil && o == unknown && !r.again:
 			return answer{doubted: true}, public(err)

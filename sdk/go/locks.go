@@ -19,8 +19,7 @@ const longestWait = 24 * time.Hour
 // Claim sends the claim, and no heartbeat after it. See [Client.Lock] for a lock that is kept.
 //
 // The claim is answered Held; or Queued, if req.Queue is set and the wait ended without a grant; or the error is
-// [ErrLockHeld]. One that does not wait at all is told of a limit at once; else it is sent again for as long as the client's
-// Timeout lasts.
+// [ErrLockHeld].
 func (c *Client) Claim(ctx context.Context, req ClaimRequest) (Claim, error) {
 	claim, _, err := c.claimFrom(ctx, req, nil)
 	return claim, err
@@ -45,7 +44,6 @@ func (c *Client) claimFrom(ctx context.Context, req ClaimRequest, in *place) (cl
 			r.body = less
 		},
 		place: in,
-		once:  req.WaitSeconds <= 0 && !req.Queue,
 		again: req.Key != "" || req.LeaseID != "",
 		read:  into(&claim, func(got Claim) bool { return got.sound() && got.Name == req.Name }),
 	})

@@ -73,12 +73,6 @@ func (e *Error) outcome() outcome {
 	return definite
 }
 
-// isLimit says whether the service refused because there is as much as there may be: that ends when something else does, and not
-// by itself within a moment, as a rate does.
-func isLimit(err error) bool {
-	return errors.Is(err, ErrTooManyClaims) || errors.Is(err, ErrTooManyLeases) || errors.Is(err, ErrTooManyWaiters)
-}
-
 // pauseOf is how long a server asked to be left alone.
 func pauseOf(err error) time.Duration {
 	if told := (*Error)(nil); errors.As(err, &told) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// trouble tells of a wait that does not get on, and when it does again. That one server fails is none while another does what
-// is asked.
+// trouble tells that a call of Lock does not get on, and when it does again. That one server fails is none while another does
+// what is asked.
 type trouble struct {
 	to     func(error)
 	failed []error // by server: what came of the last try there; nil if none was made since one succeeded

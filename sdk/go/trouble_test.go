@@ -140,25 +140,20 @@ func TestWaitThatEndsIsNoTrouble(t *testing.T) {
 	told.want(t)
 }
 
-// TestLimitIsTheAnswerToATry, and what may pass in a moment is not.
-func TestLimitIsTheAnswerToATry(t *testing.T) {
+// TestTryIsToldOfTroubleToo, so that its caller can end it.
+func TestTryIsToldOfTroubleToo(t *testing.T) {
 	t.Parallel()
-	for code, definite := range map[latchkey.Code]bool{
-		latchkey.ErrTooManyClaims: true, latchkey.ErrTooManyLeases: true, latchkey.ErrTooManyWaiters: true,
-		latchkey.ErrTooManyRequests: false,
-	} {
-		t.Run(string(code), func(t *testing.T) {
-			t.Parallel()
-			service := play(t, func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusTooManyRequests, string(code)) })
-			c := newClient(t, latchkey.Config{Servers: []string{service.URL}, Timeout: 2 * time.Second})
-			_, err := c.Lock(within(t), playedName, latchkey.LockOptions{})
-			wantIs(t, err, code)
-			if unreachable := errors.As(err, new(*latchkey.UnreachableError)); unreachable == definite {
-				t.Errorf("the error is %v, definite: %v, want %v", err, !unreachable, definite)
-			}
-			if once := len(service.tokens(http.MethodPost)) == 1; once != definite {
-				t.Errorf("it was sent %d times, once: want %v", len(service.tokens(http.MethodPost)), definite)
-			}
-		})
+	service := play(t, func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusTooManyRequests, "too_many_claims")
+	})
+	c := newClient(t, latchkey.Config{Servers: []string{service.URL}, Timeout: time.Hour})
+	ctx, cancel := context.WithCancel(within(t))
+	_, err := c.Lock(ctx, playedName, latchkey.LockOptions{OnTrouble: func(err error) {
+		wantIs(t, err, latchkey.ErrTooManyClaims)
+		cancel()
+	}})
+	wantIs(t, err, latchkey.ErrTooManyClaims, context.Canceled)
+	if sent := service.tokens(""); len(sent) != 1 {
+		t.Errorf("%d requests were sent, want the claim", len(sent))
 	}
 }
