@@ -124,20 +124,40 @@ func TestWhatTheServiceSaysIsToldBeforeSilence(t *testing.T) {
 	}
 }
 
-func TestWaitThatEndsIsNoTrouble(t *testing.T) {
+func TestEndIsNoTrouble(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, latchkey.Config{})
-	mustLock(t, c, "end", latchkey.LockOptions{})
-	var told troubles
-	if _, err := c.Lock(within(t), "end", latchkey.LockOptions{Wait: 300 * time.Millisecond, OnTrouble: told.hear}); err == nil {
-		t.Error("it is held twice")
+	const soon = 300 * time.Millisecond
+	queued := func(w http.ResponseWriter, _ *http.Request) { playedLock(w, "queued", 30) }
+	slow := func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case <-req.Context().Done():
+		case <-time.After(2 * soon):
+		}
+		refuse(w, http.StatusTooManyRequests, "too_many_claims")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := c.Lock(ctx, "end", latchkey.LockOptions{Wait: latchkey.Forever, OnTrouble: told.hear}); err == nil {
-		t.Error("it is held twice")
+	inLine := map[string]http.HandlerFunc{http.MethodPost: queued, http.MethodGet: slow}
+	for name, tt := range map[string]struct {
+		answers map[string]http.HandlerFunc
+		wait    time.Duration
+		within  time.Duration
+	}{
+		"of the wait, before the place is told": {map[string]http.HandlerFunc{http.MethodPost: slow}, soon, time.Minute},
+		"of the wait, in line":                  {inLine, soon, time.Minute},
+		"of the context, in line":               {inLine, latchkey.Forever, soon},
+		"of the context, during a try":          {map[string]http.HandlerFunc{http.MethodPost: slow}, 0, soon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var told troubles
+			c := newClient(t, latchkey.Config{Servers: []string{play(t, holding(30, tt.answers)).URL}})
+			ctx, cancel := context.WithTimeout(t.Context(), tt.within)
+			defer cancel()
+			if _, err := c.Lock(ctx, playedName, latchkey.LockOptions{Wait: tt.wait, OnTrouble: told.hear}); err == nil {
+				t.Error("it is held")
+			}
+			told.want(t)
+		})
 	}
-	told.want(t)
 }
 
 // TestTryIsToldOfTroubleToo, so that its caller can end it.
