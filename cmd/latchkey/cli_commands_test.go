@@ -289,6 +289,21 @@ func TestCLITakesIDsThatBeginWithADash(t *testing.T) {
 	}
 }
 
+func TestCLIHelpTellsWhichOutagesAWaitLastsThrough(t *testing.T) {
+	for _, command := range []string{"run", "acquire"} {
+		said, err := call(command, "--help")
+		said = strings.Join(strings.Fields(said), " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"but for one at the very start, which --timeout bounds", "is given up after --timeout, whatever --wait says", "is waited out for as long as the lock is"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s --help does not tell %q", command, want)
+			}
+		}
+	}
+}
+
 func TestCLIHelpTellsTheExitCodes(t *testing.T) {
 	for _, command := range []string{"run", "acquire", "renew", "release", "get", "list", "watch"} {
 		said, err := call(command, "--help")

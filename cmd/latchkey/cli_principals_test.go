@@ -12,8 +12,8 @@ import (
 	latchkey "github.com/latchkey/latchkey/sdk/go"
 )
 
-// cliPrincipals is a service that knows who calls: each principal has a grant of its own, and a token.
-func cliPrincipals(t *testing.T, rights map[string]string) (r *running, tokens map[string][]string) {
+// cliPrincipals is a service that knows who calls, with more flags: each principal has a grant of its own, and a token.
+func cliPrincipals(t *testing.T, rights map[string]string, more ...string) (r *running, tokens map[string][]string) {
 	t.Helper()
 	tokens = map[string][]string{}
 	text := "principals:\n"
@@ -26,7 +26,7 @@ func cliPrincipals(t *testing.T, rights map[string]string) (r *running, tokens m
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	served := startReplica(t, "--data-dir="+t.TempDir()+"/data", "--auth-file="+file)
+	served := startReplica(t, append(more, "--data-dir="+t.TempDir()+"/data", "--auth-file="+file)...)
 	return &running{t: t, url: served.url(), log: served.life.Load().log}, tokens
 }
 

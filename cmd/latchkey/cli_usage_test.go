@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -22,6 +23,11 @@ func TestCLIMisuseIsToldWithWhereToReadOn(t *testing.T) {
 		"a value before a flag":       {[]string{"acquire", "--ttl", "--no-wait", "a"}, exitUsage, "--ttl needs a value, such as 5m; see latchkey acquire --help"},
 		"another value":               {[]string{"list", "--prefix"}, exitUsage, "--prefix needs a value: --prefix=TEXT; see latchkey list --help"},
 		"a flag of no command":        {[]string{"list", "--wach"}, exitUsage, `unknown flag --wach, did you mean "--watch"?; see latchkey list --help`},
+		"a flag before its command":   {[]string{"--no-wait", "run", "a"}, exitUsage, "unknown flag --no-wait: the flags of a command come after it, as in latchkey run --no-wait; see latchkey --help"},
+		"one with a value":            {[]string{"--max-wait=5s", "serve"}, exitUsage, "come after it, as in latchkey serve --max-wait;"},
+		"a short one":                 {[]string{"-v", "run", "a"}, exitUsage, "unknown flag -v: the flags of a command come after it, as in latchkey run -v;"},
+		"one before its subcommand":   {[]string{"epoch", "--etcd-prefix=/a/", "show"}, exitUsage, "come after it, as in latchkey epoch show --etcd-prefix;"},
+		"a flag of none":              {[]string{"--nowhere", "run", "a"}, exitUsage, "unknown flag --nowhere; see latchkey --help"},
 		"an argument":                 {[]string{"renew"}, exitUsage, `"<id>"; see latchkey renew --help`},
 		"an argument too many":        {[]string{"version", "x"}, exitUsage, "unexpected argument x; see latchkey version --help"},
 		"a value of the service's":    {[]string{"serve", "--max-wait"}, exitBadStart, "--max-wait needs a value, such as 5m; see latchkey serve --help"},
@@ -40,6 +46,16 @@ func TestCLIMisuseIsToldWithWhereToReadOn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCLIVersionIsToldEitherWay(t *testing.T) {
+	want, err := call("version")
+	if err != nil || want == "" {
+		t.Fatalf("version says %q, and ends with %v", want, err)
+	}
+	if got, err := call("--version"); err != nil || got != want {
+		t.Errorf("--version says %q, and ends with %v, want %q", got, err, want)
 	}
 }
 
@@ -64,9 +80,10 @@ func TestCLINumbersAloneAreSeconds(t *testing.T) {
 	if said, err := call("run", "--help"); err != nil || !strings.Contains(strings.Join(strings.Fields(said), " "), "a number alone counts seconds") {
 		t.Errorf("run --help does not tell how to write durations (%v)", err)
 	}
-	for _, args := range [][]string{{"--ttl=1"}, {"--ttl=1.5"}, {"--ttl=-30"}, {"--ttl=30 "}, {"--ttl=1e3"}, {"--ttl="}, {"--wait=31536001"}} {
-		if _, err := call(append([]string{"acquire", "a"}, args...)...); exitCode(err) != exitUsage {
-			t.Errorf("%q: ended with %v, want bad usage", args, err)
+	for _, arg := range []string{"--ttl=1", "--ttl=1.5", "--ttl=-30", "--ttl=30 ", "--ttl=1e3", "--ttl=", "--wait=31536001", "--timeout=0"} {
+		_, typed, _ := strings.Cut(arg, "=")
+		if _, err := call("acquire", "a", arg); exitCode(err) != exitUsage || !strings.Contains(err.Error(), fmt.Sprintf("not %q", typed)) {
+			t.Errorf("%q: ended with %v, want bad usage, and what was typed", arg, err)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (*acquireCommand) Help() string {
 	return "Prints the lock's id and its fencing token, with a space between. Nobody renews it but you. The TTL counts from before this was called, or, " +
 		"after a wait, from just before it returns. Whoever knows the id can renew the lock and release it.\n\n" +
 		"  lock=$(latchkey acquire nightly --ttl 5m --no-wait) || exit\n" +
-		"  id=${lock% *} token=${lock#* }\n\n" + durationHelp + clientExitHelp
+		"  id=${lock% *} token=${lock#* }\n\n" + durationHelp + outageHelp + clientExitHelp
 }
 
 func (c *acquireCommand) check(bad *faults) {
@@ -114,10 +114,21 @@ func (f *claimFlags) take(ctx context.Context, client *latchkey.Client, options 
 			return nil, err
 		}
 	}
+	trouble := troubleTeller{to: io.Discard, name: f.Name}
 	if f.Verbose {
 		options.OnWait = func(p latchkey.Progress) { go f.tellWait(ctx, client, p, stderr) }
+		trouble.to = stderr
 	}
-	lock, err := client.Lock(ctx, f.Name, options)
+	trying, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	if options.Wait == 0 {
+		trouble.atLimit = giveUp
+	}
+	options.OnTrouble = trouble.hear
+	lock, err := client.Lock(trying, f.Name, options)
+	if err != nil && trouble.limit != nil {
+		return nil, fmt.Errorf("%s: not acquired: %w", shown(f.Name), answered{trouble.limit})
+	}
 	if err == nil && f.Verbose {
 		fmt.Fprintf(stderr, "latchkey: %s: held, with token %d\n", shown(f.Name), lock.Token())
 	}

@@ -25,11 +25,11 @@ type claimFlags struct {
 	Name string `arg:"" help:"What to lock: 1 to 255 bytes of UTF-8 without control characters."`
 
 	TTL      period   `name:"ttl" default:"30s" placeholder:"DURATION" group:"claim" help:"How long the lock outlives its last renewal: whole seconds from ${ttl} (default: ${default})."`
-	Wait     wait     `default:"forever" placeholder:"DURATION" group:"claim" help:"How long to wait in line: whole seconds from ${wait}, or forever (default: ${default})."`
+	Wait     wait     `default:"forever" placeholder:"DURATION" group:"claim" help:"How long to wait in line: whole seconds from ${wait}, or forever (default: ${default}). It lasts through outages, but for one at the very start, which --timeout bounds."`
 	NoWait   bool     `name:"no-wait" group:"claim" help:"Do not wait, whatever --wait says."`
 	Holder   string   `placeholder:"TEXT" group:"claim" help:"Who claims, shown to others: up to 255 bytes (default: user@host)."`
 	Metadata []string `sep:";" placeholder:"KEY=VALUE" group:"claim" help:"Shown to others too: up to 16 pairs, separated by semicolons, 2048 bytes in all; the flag may be repeated."`
-	Verbose  bool     `short:"v" group:"claim" help:"Say on standard error who holds the lock and what the position is while waiting, and what happens to the lock."`
+	Verbose  bool     `short:"v" group:"claim" help:"Say on standard error who holds the lock and what the position is while waiting, what keeps the wait from getting on, and what happens to the lock."`
 }
 
 func (f *claimFlags) check(bad *faults) {
@@ -101,6 +101,10 @@ func (f *claimFlags) logger(to io.Writer) *slog.Logger {
 	}
 	return slog.New(teller{to: to})
 }
+
+// outageHelp is told by the commands that wait in line.
+const outageHelp = "A service that answers nothing at first is given up after --timeout, whatever --wait says, so that a wrong address hangs no job for " +
+	"ever. An outage later, while waiting in line, is waited out for as long as the lock is.\n\n"
 
 // wait is a duration that may be forever.
 type wait struct{ period }

@@ -12,8 +12,11 @@ const durationHelp = "Durations are written like 500ms, 30s, 5m or 24h; a number
 type period struct{ duration }
 
 func (p *period) UnmarshalText(text []byte) error {
+	counted := text
 	if _, err := strconv.Atoi(string(text)); err == nil {
-		text = append(slices.Clone(text), 's')
+		counted = append(slices.Clone(text), 's')
 	}
-	return p.duration.UnmarshalText(text)
+	err := p.duration.UnmarshalText(counted)
+	p.text = string(text) // what was typed is what a fault shows
+	return err
 }

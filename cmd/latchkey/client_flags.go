@@ -92,8 +92,12 @@ func (c *claimID) check(bad *faults) {
 // leastID is the length of the shortest id, that of a lease. No flag is as long.
 const leastID = 22
 
-// dashedIDLast puts an id that begins with -, as one in 64 does, where it is not taken for flags.
+// dashedIDLast puts an id that begins with -, as one in 64 does, where it is not taken for flags. Nor is --version one, alone: it is
+// what people type at a program that they do not know, and no setting.
 func dashedIDLast(args []string) []string {
+	if slices.Equal(args, []string{"--version"}) {
+		return []string{"version"}
+	}
 	if len(args) == 0 || !slices.Contains([]string{"renew", "release", "get"}, args[0]) {
 		return args
 	}

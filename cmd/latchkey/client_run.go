@@ -28,9 +28,7 @@ func (*runCommand) Help() string {
 
 When the lock is lost, or could not be renewed in time, the group is sent SIGTERM and then SIGKILL, before anybody else can be granted the lock. A second process sees to that when latchkey itself is stopped, as by Ctrl-Z: continue it before the TTL is over. When all of them were stopped together, the command is ended when they go on; only the fencing token keeps it from doing harm in between. Daemons, which leave the session (setsid), outlive the command, but not the loss of the lock.
 
-` + otherSystems + durationHelp + `A service that answers nothing at first is given up after --timeout. An outage later, while waiting in line, is waited out for as long as the lock is.
-
-Exit codes: the command's own, or 128 and the number of the signal that ended it; 126 it could not be run, 127 not found; 64 bad usage; 69 no server could be reached; 75 not acquired; 76 the lock was lost, broken by an administrator, or not renewable in time; 77 not allowed: the token or certificate is refused, or may not do this; 128 and the number of the signal by which the wait was stopped.
+` + otherSystems + durationHelp + outageHelp + `Exit codes: the command's own, or 128 and the number of the signal that ended it; 126 it could not be run, 127 not found; 64 bad usage; 69 no server could be reached; 75 not acquired; 76 the lock was lost, broken by an administrator, or not renewable in time; 77 not allowed: the token or certificate is refused, or may not do this; 128 and the number of the signal by which the wait was stopped.
 
   latchkey run nightly --wait 5m -- ./job.sh`
 }

@@ -33,7 +33,23 @@ func wrongWith(failed error, node *kong.Node, rest []string) error {
 	case !strings.HasPrefix(rest[0], "-"):
 		return fmt.Errorf("there is no command %q, but %s", rest[0], commandNames(node))
 	}
+	given, _, _ := strings.Cut(rest[0], "=")
+	if owner := firstWith(node, given); owner != nil {
+		return fmt.Errorf("unknown flag %s: the flags of a command come after it, as in %s %s", given, owner.FullPath(), given)
+	}
 	return failed
+}
+
+// firstWith is the first command below node that has a flag, given as - and a letter or -- and its name.
+func firstWith(node *kong.Node, given string) *kong.Node {
+	for _, child := range node.Leaves(true) {
+		for _, f := range child.Flags {
+			if given == "--"+f.Name || f.Short != 0 && given == "-"+string(f.Short) {
+				return child
+			}
+		}
+	}
+	return nil
 }
 
 // valueless is the flag that stands first in rest, if it takes a value and nothing follows that may be one.

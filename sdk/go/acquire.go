@@ -39,6 +39,10 @@ type LockOptions struct {
 	Margin time.Duration
 	// OnWait is told how the wait goes, by the goroutine that called Lock. It must not block: the next request waits for it.
 	OnWait func(Progress)
+	// OnTrouble is told, in the same way, what keeps Lock from getting on: while every server fails, after each try what came of
+	// it, which is an [*Error] if the service refused and else what is wrong with the line; and nil once, when a try has
+	// succeeded again. Lock goes on trying meanwhile, for as long as it would anyhow.
+	OnTrouble func(error)
 }
 
 // Progress is how a wait goes.
@@ -61,9 +65,8 @@ func (c *Client) Lock(ctx context.Context, name string, opts LockOptions) (*Lock
 
 func (c *Client) acquire(ctx context.Context, name string, opts LockOptions, lease *Lease) (*Lock, error) {
 	caller := ctx
-	a := acquisition{c: c, opts: opts, lease: lease, asked: ClaimRequest{
-		Name: name, Queue: opts.Wait > 0, Holder: opts.Holder, Metadata: opts.Metadata, Key: opts.Key,
-	}}
+	a := acquisition{c: c, opts: opts, lease: lease, trouble: newTrouble(c.servers.number(), opts.OnTrouble)}
+	a.asked = ClaimRequest{Name: name, Queue: opts.Wait > 0, Holder: opts.Holder, Metadata: opts.Metadata, Key: opts.Key}
 	if opts.Wait < 0 {
 		return nil, fmt.Errorf("latchkey: Wait is %v, and must not be negative", opts.Wait)
 	}
@@ -94,6 +97,8 @@ type acquisition struct {
 	c     *Client
 	opts  LockOptions
 	lease *Lease // nil for a lock with a lease of its own
+
+	trouble *trouble
 
 	asked   ClaimRequest
 	claim   Claim         // as the service told it last
@@ -166,12 +171,12 @@ func (a *acquisition) place(ctx, waiting context.Context) error {
 	}
 }
 
-// line is the place that a request is about, nil for a claim that does not wait.
+// line is the place that a request is about.
 func (a *acquisition) line(waiting context.Context, kept bool) *place {
 	if a.opts.Wait == 0 {
-		return nil
+		return &place{trouble: a.trouble}
 	}
-	return &place{waiting, kept}
+	return &place{waiting, kept, a.trouble}
 }
 
 // isSettled says whether err tells that the service has looked, and that no claim of ours stands. A refusal, as of a token,

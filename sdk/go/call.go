@@ -42,6 +42,7 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 		asked[server] = true
 		a.doubted = doubted
 		if err == nil {
+			r.place.heard(server, nil)
 			return a, nil
 		}
 		o := outcomeOf(err)
@@ -49,6 +50,7 @@ func (c *Client) call(ctx context.Context, r request) (answer, error) {
 		notUntil[server] = c.now() + r.place.heeded(pauseOf(err), doubted)
 		if ctx.Err() == nil { // else it says no more than that the caller went
 			last = err
+			r.place.heard(server, err)
 		}
 		switch {
 		case o == definite:

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// place is what a request has to respect that is a part of a wait in line: the place lapses when nobody asks for it within the
+// place is what a request has to respect that is a part of Lock. In a wait in line the place lapses when nobody asks for it within the
 // service's waiting TTL, 15 s by default. A slice and twice the silence are less than that, so a second server that is silent
 // leaves time for a third.
 type place struct {
-	waiting context.Context // the wait
+	waiting context.Context // the wait; nil for a claim that does not wait
 	kept    bool            // the claim has been told; else it is in the queue perhaps
+	trouble *trouble        // told what comes of each try
 }
 
 const (
@@ -18,9 +19,11 @@ const (
 	mostSilence = 4 * time.Second // of a server beyond the slice, and of ours when a server asks to be left alone
 )
 
+func (p *place) inLine() bool { return p != nil && p.waiting != nil }
+
 // patience is how long beyond its wait a try may take.
 func (p *place) patience(d time.Duration) time.Duration {
-	if p == nil || !p.kept {
+	if !p.inLine() || !p.kept {
 		return d
 	}
 	return min(d, mostSilence)
@@ -28,7 +31,7 @@ func (p *place) patience(d time.Duration) time.Duration {
 
 // heeded is for how long a server is left alone that asked for it.
 func (p *place) heeded(asked time.Duration, doubted bool) time.Duration {
-	if p == nil {
+	if !p.inLine() {
 		return asked
 	}
 	if end, bounded := p.waiting.Deadline(); bounded {
@@ -40,5 +43,12 @@ func (p *place) heeded(asked time.Duration, doubted bool) time.Duration {
 	return asked
 }
 
+// heard takes what came of a try. An answer that is definite is the caller's to tell.
+func (p *place) heard(server int, err error) {
+	if p != nil && !p.over() && (err == nil || outcomeOf(err) != definite) {
+		p.trouble.heard(server, err)
+	}
+}
+
 // over says that there is no time left for another try.
-func (p *place) over() bool { return p != nil && p.waiting.Err() != nil }
+func (p *place) over() bool { return p.inLine() && p.waiting.Err() != nil }

@@ -63,6 +63,8 @@ func (s *servers) next(now time.Duration, notUntil map[int]time.Duration) (serve
 	return server, max(0, notUntil[server]-now)
 }
 
+func (s *servers) number() int { return len(s.urls) }
+
 // untried are the servers that have not been asked yet.
 func (s *servers) untried(asked map[int]bool) int { return len(s.urls) - len(asked) }
 

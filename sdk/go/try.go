@@ -23,7 +23,7 @@ type request struct {
 	body   any
 	wait   time.Duration      // for so long the service may hold it open
 	waits  func(*request)     // has the query or the body say what wait is; nil: it says nothing of it
-	place  *place             // nil: it is no part of a wait in line
+	place  *place             // nil: it is no part of a call of Lock
 	again  bool               // it can be sent again when its outcome is not known
 	read   func([]byte) error // reads the body of a 2xx; nil if that is to be a 204
 }
