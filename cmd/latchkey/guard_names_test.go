@@ -15,6 +15,7 @@ var alike = []string{
 	"15%off", "15%25off", "15%2525off", "x%20", "x ", "x+", "x%2B", "%", "%%", "%2F", "%2f", "a%00", "%u0061", "a\u2028b",
 	"h\u00e9", "he\u0301", "\u00c5", "\u212b", "A\u030a", "a\u200d", "\uff41", "\u0430", "\ufb01", "fi", "\U0001f600",
 	"null", "true", "0", "00", "locks", "leases", "epoch", "secret", `"`, "'", "<a>", "a;b", "a&b=c", "a?b", "a#b", "a,b", "a*", "a|b", "{a}", "[a]",
+	" ", "  ", "\u00a0", "\u3000",
 }
 
 // Each name is a lock of its own, held while all others are, whatever was held first; it is shown, found and released

@@ -46,3 +46,29 @@ func TestImageIsBuiltFromAllThatIsNeeded(t *testing.T) {
 		}
 	}
 }
+
+// TestBalancerLogsNoPath: the ids in paths, and the tokens in headers, are all it takes to release a lock. What HAProxy calls them
+// begins with these; without a format of ours it would log the whole request.
+func TestBalancerLogsNoPath(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "docker-compose.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	formats := 0
+	for line := range strings.Lines(string(text)) {
+		format, is := strings.CutPrefix(strings.TrimSpace(line), "log-format ")
+		if !is {
+			continue
+		}
+		formats++
+		for _, field := range strings.FieldsFunc(format, func(c rune) bool { return strings.ContainsRune(` "/`, c) }) {
+			switch whole := []string{"%r", "%HU", "%HP", "%HQ", "%HPO", "%hr", "%hs", "%hrl", "%hsl"}; {
+			case slices.Contains(whole, field), strings.Contains(field, "%["), strings.Contains(field, "%{"):
+				t.Errorf("the balancer logs %s", field)
+			}
+		}
+	}
+	if formats != 1 || strings.Contains(string(text), "option httplog") {
+		t.Errorf("%d log formats in docker-compose.yml, want 1 and no ready-made one", formats)
+	}
+}
